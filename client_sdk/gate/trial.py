@@ -11,8 +11,9 @@ students to one epoch, none of which changes what one sum costs a site. A progra
 an earlier model is tried with a model of made-up rows.
 
 A program that chooses its kernel is tried with all of them: in the stage that chooses, none leaves
-before the end, and the stages after it are tried with each in turn. So are those of a run that
-starts from a model whose kernel was chosen.
+before the end, and the stages after it are tried with each in turn, and with the same once more
+beside it where two may be mixed: no other two take longer. So are those of a run that starts from a
+model whose kernel was chosen.
 
 What fails in an update, which is the coordinator's part, ends the trial, or the trial with that
 kernel: it says nothing about the site.
@@ -29,6 +30,7 @@ import numpy as np
 from kernels import storage
 from kernels.errors import ComputationFailed
 from kernels.model.model import Model
+from kernels.model.second import Second
 from kernels.rounds import position as positions
 from kernels.rounds.algorithm import Rehearsed, computing, rehearsed
 from kernels.rounds.broadcast import received
@@ -37,7 +39,7 @@ from kernels.rounds.declaration import Before, Made
 from kernels.rounds.ensemble import predictive
 from kernels.rounds.judging import recalibration
 from kernels.rounds.layer import linear, outcomes
-from kernels.rounds.plan import declared
+from kernels.rounds.plan import declared, models_after_choice
 from kernels.rounds.position import Position
 from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of
@@ -86,24 +88,29 @@ def tried(
     """
     for part in _parts(program):
         try:
-            position = positions.start(part.program, _earlier_model(part.program))
+            position = positions.start(part.program, _earlier_model(part.program, part.second))
             while not position.stage_finished:
                 stage = part.stages[position.stage]
                 ready, site = _ready(position), site_of(position.state.model)
                 began = clock()
                 own = _vector(position, ready, site, stage)
                 yield TriedSum(stage, clock() - began)
-                position = _after(position, ready, own)
+                position = _after(position, ready, own, part.second)
         except _UpdateFailed:
             continue
 
 
 @dataclass(frozen=True)
 class _TrialPart:
-    """Some stages of a program, shortened. stages: the numbers that they have in the whole one."""
+    """Some stages of a program, shortened.
+
+    stages: the numbers that they have in the whole one. second: a kernel that is mixed with the
+    program's in all stages after the standardiser.
+    """
 
     program: Program
     stages: tuple[int, ...]
+    second: Second | None = None
 
 
 def _parts(program: Program) -> Iterator[_TrialPart]:
@@ -118,8 +125,8 @@ def _parts(program: Program) -> Iterator[_TrialPart]:
             return
         numbers = tuple(n for n in numbers if n != choosing[0])
         short = replace(short, stages=tuple(short.stages[n] for n in numbers))
-    for kernel in short.kernels:
-        yield _TrialPart(replace(short, kernel=kernel, choices=()), numbers)
+    for model in tuple(models_after_choice(program)) or (program.start(),):
+        yield _TrialPart(replace(short, kernel=model.kernel, choices=()), numbers, model.second)
 
 
 class _UpdateFailed(Exception):
@@ -155,14 +162,23 @@ def _vector(position: Position, ready: Rehearsed, site: Site, stage: int | None 
     return vector
 
 
-def _after(position: Position, ready: Rehearsed, own: Any) -> Position:
+def _after(position: Position, ready: Rehearsed, own: Any, second: Second | None) -> Position:
     with _updating():
         others = _vector(position, ready, made_up_site(position.state.model, _OTHERS))
         total: SecureTotal = _encoding(position, ready).decode(own + others, contributors=2)
-        return positions.after(position, total)[0]
+        return positions.settled(_with_second(positions.updated(position, total), second))
 
 
-def _earlier_model(program: Program) -> Model | None:
+def _with_second(position: Position, second: Second | None) -> Position:
+    """Return a position with a second kernel in its model, once there is a standardiser."""
+    model, state = position.state.model, position.state
+    begins = position.stage_finished and model.standardiser is not None and model.statistics is None
+    if second is None or model.second is not None or not begins:
+        return position
+    return replace(position, state=replace(state, model=model.advanced(second=second)))
+
+
+def _earlier_model(program: Program, second: Second | None) -> Model | None:
     """Return a model of made-up rows that has what the first stage needs from an earlier run."""
     before = Before(model=program.start(), students=frozenset())
     spec = program.stages[0]
@@ -192,7 +208,7 @@ def _earlier_model(program: Program) -> Model | None:
         ready = _ready(position)
         with _updating():
             own = _vector(position, ready, made_up_site(position.state.model, _OTHERS))
-        position = _after(position, ready, own)
+        position = _after(position, ready, own, second)
     model: Model = position.state.model
     return model
 

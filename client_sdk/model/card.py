@@ -11,6 +11,7 @@ from typing import Any
 
 from client_sdk.readable import readable
 from kernels.errors import KernelsError
+from kernels.features.spec import KernelSpec
 from kernels.model.card import Card
 from kernels.model.card_sections import Law, OutcomeLayer, Privacy, Quality, Served, explained
 from kernels.model.figures import count, figure, share
@@ -103,7 +104,7 @@ def _html_row(cells: tuple[str, ...], tag: str) -> str:
 
 
 def _facts(card: Card) -> dict[str, str]:
-    kernel, privacy = card.kernel, card.privacy
+    privacy = card.privacy
     about = "about " if privacy.differential_privacy else ""
     laws = [
         f"{readable(law.name)}: {_law(law)} ({about}{law.rows:,} rows)"
@@ -115,7 +116,7 @@ def _facts(card: Card) -> dict[str, str]:
         "from": ", ".join(_column(column) for column in card.schema.features),
         "trained by": f"{card.members:,} hospitals on {count(card.rows, card.rows_error)} rows in "
         f"{card.sums:,} sums",
-        "kernel": f"{kernel.architecture}, {kernel.features:,} features",
+        "kernel": _kernel(card.kernel) + _mixed(card),
         "methods": ", ".join(map(_method, card.methods)),
         **({"outcomes": "; ".join(outcomes)} if outcomes else {}),
         **(
@@ -135,6 +136,18 @@ def _facts(card: Card) -> dict[str, str]:
         "became known": _became_known(card),
         "made": f"{readable(card.created)}, by veilgp {readable(card.veilgp)}",
     }
+
+
+def _kernel(kernel: KernelSpec) -> str:
+    return f"{kernel.architecture}, {kernel.features:,} features"
+
+
+def _mixed(card: Card) -> str:
+    """Say with which second kernel predictions are mixed, if with any."""
+    if card.second is None:
+        return ""
+    share, second = card.second.share, _kernel(card.second.kernel)
+    return f" ({1 - share:.1%}); mixed with {second} ({share:.1%})"
 
 
 def _target(target: AnyTarget) -> str:

@@ -191,9 +191,11 @@ def gain(model: Model, site: Site) -> Gain:
     if not model.schema.real:
         nothing = torch.zeros(0, dtype=torch.float64)
         return Gain((), Scores.zero(0), Scores.zero(0), nothing, nothing, outcomes, rows)
-    own = site_statistics(model, site, Part.TRAINING)
-    spectrum = Spectrum.of(own, inducing=model.kernel.inducing_features)
-    of_site = replace(model, statistics=own, hyperparameters=refit(spectrum))
+    of_site = _of_site(replace(model, second=None), site)
+    if model.second is not None and model.other is not None:
+        of_site = replace(of_site, second=model.second.without_sums).beside(
+            _of_site(model.other, site)
+        )
     both = [_judged(each, site) for each in (of_site, model)]
     _, scale = standardiser.target_columns
     (local, local_squares, local_losses), (federated, squares, losses) = both
@@ -208,6 +210,13 @@ def gain(model: Model, site: Site) -> Gain:
         outcomes,
         rows,
     )
+
+
+def _of_site(model: Model, site: Site) -> Model:
+    """Return a model of one kernel with the layer of the site's own training rows."""
+    own = site_statistics(model, site, Part.TRAINING)
+    spectrum = Spectrum.of(own, inducing=model.kernel.inducing_features)
+    return replace(model, statistics=own, hyperparameters=refit(spectrum))
 
 
 def _judged(model: Model, site: Site) -> tuple[Scores, Tensor, Tensor]:

@@ -16,7 +16,15 @@ from kernels import storage
 from kernels.errors import ArtifactError, DamagedArtifact, KernelsError, StateError
 from kernels.features.spec import KernelSpec
 from kernels.model.card import NO_SALT, Card, digest
-from kernels.model.card_sections import Evaluation, Law, Layer, OutcomeLayer, Privacy, Served
+from kernels.model.card_sections import (
+    Evaluation,
+    Law,
+    Layer,
+    OutcomeLayer,
+    Privacy,
+    SecondKernel,
+    Served,
+)
 from kernels.model.methods import methods_of
 from kernels.model.model import Model, check_fitted, known, training_rows
 from kernels.model.stored import MODEL_KINDS
@@ -67,7 +75,8 @@ class Artifact:
         salt: of the certificate that members have signed, in hex. score_noise: with differential
         privacy, the deviation of the noise in the blocks of the sum that the scores came from.
         """
-        if program.schema != model.schema or model.kernel not in program.kernels:
+        kernels = {own.kernel for own, _ in model.members}
+        if program.schema != model.schema or not kernels <= set(program.kernels):
             raise ArtifactError(
                 "program and model must have the same schema and kernel: pass the program that "
                 "made this model"
@@ -95,6 +104,7 @@ class Artifact:
             rows=rows,
             rows_error=rows_error(model),
             layer=Layer.of(model),
+            second=SecondKernel.of(model),
             outcomes=OutcomeLayer.of(model),
             recalibration=Law.of(model),
             evaluation=Evaluation.of(model, score_noise),
@@ -157,7 +167,8 @@ def _finished(model: object) -> Model:
     check_fitted(model)
     try:
         if model.schema.real:
-            known(model.posterior, "linear")
+            for own, _ in model.members:
+                known(own.posterior, "linear")
         for fitted in model.outcomes or ():
             for layer in fitted.layers:
                 known(layer.posterior, "outcomes")
@@ -173,16 +184,16 @@ def _finished(model: object) -> Model:
 
 def _check_described(model: Model, card: Card) -> None:
     """Refuse the card of another model; recomputed numbers are not compared, for their rounding."""
-    said = [[own.noise_variance for own in card.layer], [own.prior_variance for own in card.layer]]
-    is_so: list[list[float]] = [[], []]
-    if model.schema.real:
-        scales = known(model.hyperparameters, "linear")
-        is_so = [scales.noise_variance.tolist(), scales.prior_variance.tolist()]
+    second = None if card.second is None else (card.second.kernel, card.second.share)
+    is_so = None if model.second is None else (model.second.kernel, model.second.share)
+    layers = [card.layer, *([] if card.second is None else [card.second.layer])]
+    said = [[(own.noise_variance, own.prior_variance) for own in each] for each in layers]
     methods = tuple(served.method for served in card.methods)
-    described = (card.schema, card.kernel, card.standardiser, card.rows, said, card.outcomes)
+    described = (card.schema, card.kernel, second, card.standardiser, card.rows, said)
     rows, outcomes = training_rows(model), OutcomeLayer.of(model)
-    found = (model.schema, model.kernel, model.standardiser, rows, is_so, outcomes)
-    if (*described, methods) != (*found, methods_of(model)):
+    scales = [_scales(own) for own, _ in model.members]
+    found = (model.schema, model.kernel, is_so, model.standardiser, rows, scales)
+    if (*described, card.outcomes, methods) != (*found, outcomes, methods_of(model)):
         raise ArtifactError(
             "the card does not describe the model in the bytes: request both from the coordinator "
             "again"
@@ -196,3 +207,12 @@ def rows_error(model: Model) -> float | None:
     else:
         noise = known(model.outcomes, "outcomes")[0].layers[0].sums.noise
     return None if noise is None else noise.count
+
+
+def _scales(model: Model) -> list[tuple[float, float]]:
+    """Return σ² and λ² of each target that is a real number."""
+    if not model.schema.real:
+        return []
+    scales = known(model.hyperparameters, "linear")
+    pairs = scales.noise_variance.tolist(), scales.prior_variance.tolist()
+    return list(zip(*pairs, strict=True))

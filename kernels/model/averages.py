@@ -12,10 +12,14 @@ recalibrated. Of classes there is a ψ for each latent function, with slopes in 
 of the softmax, p_k(δ_kj − p_j). Of a time to an event the line is in the mean logit of the hazards
 until the horizon.
 
+Of two kernels, the average is a mixture of both averages, as predictions are
+(`kernels.model.second`).
+
 What inducing features leave out of the process (`kernels.features.inducing`) is not known from w.
 Reference rows are far apart, so it is taken to be independent between the rows of a group.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -47,7 +51,8 @@ def averaged(model: Model, x: Tensor, groups: int) -> tuple[Averaged, ...]:
     x: (n, p), standardised rows; n/groups consecutive rows are a group.
     """
     phi = _features(model, x)
-    real = iter(_real(model, phi, groups))
+    of_other = () if model.other is None else (_features(model.other, x),)
+    real = iter(_real(model, (phi, *of_other), groups))
     outcomes = iter(_outcomes(model, phi, groups))
     return tuple(
         next(real if isinstance(target, Target) else outcomes) for target in model.schema.targets
@@ -59,20 +64,36 @@ def _features(model: Model, x: Tensor) -> Tensor:
     return torch.cat([model.features(x[rows]).double() for rows in pieces])
 
 
-def _real(model: Model, phi: Tensor, groups: int) -> list[Averaged]:
+def _real(model: Model, features: Sequence[Tensor], groups: int) -> list[Averaged]:
+    """Return averages from the features of each kernel."""
     if not model.schema.real:
         return []
     mean, scale = known(model.standardiser, "moments").target_columns
-    values = (phi @ model.posterior.weights) * scale + mean
-    posterior, grouped = model.posterior, phi.reshape(groups, -1, phi.shape[1])
-    latent = replace(posterior, inducing=0).predict(grouped.mean(1)).latent_variance
-    rest = _left_out(model, grouped).mean(1, keepdim=True) / grouped.shape[1]
-    latent = latent + rest * posterior.hyperparameters.prior_variance
-    deviation = (latent * model.inflation).sqrt() * scale
+    found = [
+        (weight, *_standardised(own, phi, groups))
+        for (own, weight), phi in zip(model.members, features, strict=True)
+    ]
+    values = torch.stack([weight * own for weight, own, _ in found]).sum(0)
+    grouped = values.reshape(groups, -1, model.targets).mean(1)
+    latent = torch.stack(
+        [
+            weight * (variance + (own.reshape(groups, -1, model.targets).mean(1) - grouped) ** 2)
+            for weight, own, variance in found
+        ]
+    ).sum(0)
+    values, deviation = values * scale + mean, (latent * model.inflation).sqrt() * scale
     return [
         Averaged(values[:, index : index + 1], deviation[:, index : index + 1])
         for index in range(model.targets)
     ]
+
+
+def _standardised(model: Model, phi: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    """Return φᵀw̄ of n rows, (n, T), and the latent variance of the groups' averages, (G, T)."""
+    posterior, grouped = model.posterior, phi.reshape(groups, -1, phi.shape[1])
+    latent = replace(posterior, inducing=0).predict(grouped.mean(1)).latent_variance
+    rest = _left_out(model, grouped).mean(1, keepdim=True) / grouped.shape[1]
+    return phi @ posterior.weights, latent + rest * posterior.hyperparameters.prior_variance
 
 
 def _outcomes(model: Model, phi: Tensor, groups: int) -> list[Averaged]:

@@ -16,7 +16,15 @@ from typing import Any, ClassVar, Self
 
 from kernels.errors import ArtifactError, DamagedArtifact, NewerArtifact, OlderArtifact
 from kernels.features.spec import KernelSpec
-from kernels.model.card_sections import Evaluation, Law, Layer, OutcomeLayer, Privacy, Served
+from kernels.model.card_sections import (
+    Evaluation,
+    Law,
+    Layer,
+    OutcomeLayer,
+    Privacy,
+    SecondKernel,
+    Served,
+)
 from kernels.model.typed_json import from_plain, to_plain
 from kernels.strict_json import encode_json, parse_json
 from kernels.tables.schema import Schema
@@ -44,6 +52,7 @@ class Card:
     members: number of hospitals. sums: number of secure sums. rows: total number of training rows.
     rows_error: the standard error of that number, if the sums had noise.
     layer: of the targets that are real numbers. outcomes: the layers of all other targets.
+    second: of a model that predicts a mixture of two kernels, the other kernel and its layers.
     methods: its prediction methods, the default first.
     salt: of the commitments that members have signed (privacy/members/endorsement.py), in hex;
     `NO_SALT` if they have signed none. Whoever does not have it, as a coordinator whose members
@@ -64,6 +73,7 @@ class Card:
     rows: int
     rows_error: float | None
     layer: tuple[Layer, ...]
+    second: SecondKernel | None
     outcomes: tuple[OutcomeLayer, ...]
     recalibration: tuple[Law, ...] | None
     evaluation: Evaluation | None
@@ -90,6 +100,7 @@ class Card:
         names = [target.name for target in self.schema.real]
         evaluation = self.evaluation
         lists: list[Any] = [self.layer, self.recalibration]
+        lists += [] if self.second is None else [self.second.layer]
         if evaluation:
             lists += [evaluation.gaussian, evaluation.recalibrated]
             lists += [each.quality for each in evaluation.students]

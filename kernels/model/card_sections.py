@@ -10,6 +10,7 @@ from typing import Self
 
 from kernels.ensembles.distilled import Method
 from kernels.errors import ArtifactError
+from kernels.features.spec import KernelSpec
 from kernels.model.judged_outcome import JudgedOutcome
 from kernels.model.methods import FEDBNR, METHODS, methods_of
 from kernels.model.model import Model, known
@@ -200,6 +201,27 @@ class Layer:
             for target, noise, prior, evidence in zip(
                 model.schema.real, *(column.tolist() for column in columns), strict=True
             )
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecondKernel:
+    """The second kernel of a model that predicts a mixture of two, and its linear layers.
+
+    share: the weight of its predictions, from 0 to 1.
+    """
+
+    kernel: KernelSpec
+    share: float
+    layer: tuple[Layer, ...]
+
+    @classmethod
+    def of(cls, model: Model) -> Self | None:
+        """Return the description of a model's second kernel, if it has one."""
+        if model.second is None or model.other is None:
+            return None
+        return cls(
+            kernel=model.second.kernel, share=model.second.share, layer=Layer.of(model.other)
         )
 
 

@@ -21,6 +21,8 @@ from kernels.features.urk import URK, weight_count
 from kernels.layer.posterior import Hyperparameters, Posterior, Spectrum
 from kernels.layer.statistics import Statistics
 from kernels.model.noise_plan import NoisePlan
+from kernels.model.second import Second
+from kernels.model.withheld import Withheld
 from kernels.noisy import noise_aware
 from kernels.outcomes.census import Census
 from kernels.outcomes.fitted import FittedOutcome, check_outcomes
@@ -60,20 +62,6 @@ class Centre:
             )
 
 
-@dataclass(frozen=True, eq=False)
-class Withheld:
-    """The layers before held-out rows were added to them: those that held-out rows are judged by.
-
-    statistics, hyperparameters: of the targets that are real numbers. outcomes: of all others.
-    """
-
-    STORED_AS: ClassVar[str] = "withheld"
-
-    statistics: Statistics | None
-    hyperparameters: Hyperparameters | None
-    outcomes: tuple[FittedOutcome, ...] | None
-
-
 class Parts(TypedDict, total=False):
     """The parts of a model that its program computes, stage by stage; None until then."""
 
@@ -86,6 +74,7 @@ class Parts(TypedDict, total=False):
     statistics: Statistics | None
     outcomes: tuple[FittedOutcome, ...] | None
     withheld: Withheld | None
+    second: Second | None
     recalibration: tuple[Recalibration, ...] | None
     calibrations: tuple[Any, ...] | None
     scores: Evaluation | None
@@ -98,15 +87,16 @@ _OF_A_LAYER = ("withheld", *_OF_PREDICTIONS)
 _OF_THE_LAYER = ("hyperparameters", "centre", "statistics", "outcomes", *_OF_A_LAYER)
 
 FOLLOWING: Mapping[str, Sequence[str]] = {
-    "standardiser": ("census", "distilled", "weights", *_OF_THE_LAYER),
+    "standardiser": ("census", "distilled", "weights", "second", *_OF_THE_LAYER),
     "census": ("outcomes", *_OF_A_LAYER),
     "distilled": _SCORES,
-    "weights": _OF_THE_LAYER,
+    "weights": ("second", *_OF_THE_LAYER),
     "hyperparameters": ("centre", "statistics", *_OF_A_LAYER),
     "centre": ("statistics", *_OF_A_LAYER),
     "statistics": _OF_A_LAYER,
     "outcomes": _OF_A_LAYER,
     "withheld": _OF_PREDICTIONS,
+    "second": _OF_PREDICTIONS,
     "recalibration": _SCORES,
     "calibrations": _SCORES,
     "scores": (),
@@ -128,6 +118,8 @@ class Model:
     statistics: (S, b, yᵀy, n) of all rows at these weights, for the targets that are real numbers.
     census: how often each outcome occurs. outcomes: the layers of all other targets, in order.
     withheld: if the layers have the held-out rows as well, the layers without them.
+    second: another kernel with its layer, if predictions are a mixture of both. All other parts and
+    properties are those of `kernel`; whatever predicts loops over `members`.
     recalibration: for each target, from the residuals of rows kept for calibration.
     calibrations: the same for each outcome (`kernels.outcomes.scored`).
     scores, outcome_scores: the scores on held-out rows.
@@ -149,6 +141,7 @@ class Model:
     statistics: Statistics | None = None
     outcomes: tuple[FittedOutcome, ...] | None = None
     withheld: Withheld | None = None
+    second: Second | None = None
     recalibration: tuple[Recalibration, ...] | None = None
     calibrations: tuple[Any, ...] | None = None
     scores: Evaluation | None = None
@@ -182,6 +175,9 @@ class Model:
             self.census.check(self.schema)
         if self.outcomes is not None:
             check_outcomes(self.outcomes, self.schema, features)
+        if self.second is not None:
+            _check_kind("second", self.second, Second)
+            self._check_second(self.second)
         if self.withheld is not None:
             _check_kind("withheld", self.withheld, Withheld)
             self._check_withheld(self.withheld)
@@ -220,6 +216,20 @@ class Model:
             raise StateError("model.withheld must have the layers that the model has")
         self.judging(withheld)
 
+    def _check_second(self, second: Second) -> None:
+        """Refuse a second kernel of other columns, or beside what it has no form for."""
+        if self.privacy is not None or self.schema.outcomes or self.choices:
+            raise StateError(
+                "model.second must be None with differential privacy, with targets that are not "
+                "real numbers, and before a kernel is chosen"
+            )
+        if second.statistics is not None and (second.withheld is None) != (self.withheld is None):
+            raise StateError("model.second.withheld must be there if model.withheld is")
+        both = self.statistics, second.statistics
+        if len({own.count for own in both if own is not None}) == 2:
+            raise StateError("model.second.statistics must be of as many rows as model.statistics")
+        _ = self.other  # with all that is checked of a model
+
     def judging(self, withheld: Withheld) -> "Model":
         """Return the model with the layers that held-out rows are judged by."""
         return replace(
@@ -228,12 +238,49 @@ class Model:
             hyperparameters=withheld.hyperparameters,
             outcomes=withheld.outcomes,
             withheld=None,
+            second=None if self.second is None else self.second.judged,
         )
 
     @cached_property
     def judged(self) -> "Model":
         """The model that held-out rows are judged by: this one, unless its layers have them."""
         return self if self.withheld is None else self.judging(self.withheld)
+
+    @cached_property
+    def members(self) -> tuple[tuple["Model", float], ...]:
+        """Return a model of each kernel alone, with the weight of its predictions."""
+        if self.second is None or self.other is None:
+            return ((self, 1.0),)
+        share = self.second.share
+        return (replace(self, second=None), 1 - share), (self.other, share)
+
+    @cached_property
+    def other(self) -> "Model | None":
+        """The model of the second kernel alone, if there is one."""
+        own = self.second
+        if own is None:
+            return None
+        return Model(
+            self.schema,
+            own.kernel,
+            self.max_rows,
+            standardiser=self.standardiser,
+            weights=own.weights,
+            hyperparameters=own.hyperparameters,
+            statistics=own.statistics,
+            withheld=own.withheld,
+        )
+
+    def beside(self, other: "Model") -> "Model":
+        """Return the model with the weights and the layer of its second kernel from its own."""
+        second = replace(
+            known(self.second, "search"),
+            weights=other.weights,
+            hyperparameters=other.hyperparameters,
+            statistics=other.statistics,
+            withheld=other.withheld,
+        )
+        return self.advanced(second=second)
 
     def advanced(self, **parts: Unpack[Parts]) -> "Model":
         """Return the model with these parts replaced, and without those that depend on them.
@@ -277,9 +324,16 @@ class Model:
     @cached_property
     def noise_variance(self) -> Tensor:
         """Return the calibrated noise variance of each target in its unit, (T,)."""
-        noise = known(self.hyperparameters, "linear").noise_variance * self.inflation
         _, scale = known(self.standardiser, "moments").target_columns
-        return noise * scale.square()
+        return self.standardised_noise * self.inflation * scale.square()
+
+    @cached_property
+    def standardised_noise(self) -> Tensor:
+        """Return σ² of each target on the standardised scale, before recalibration, (T,)."""
+        if self.second is None:
+            return known(self.hyperparameters, "linear").noise_variance
+        noise = ((own.standardised_noise, weight) for own, weight in self.members)
+        return torch.stack([each * weight for each, weight in noise]).sum(0)
 
     @cached_property
     def posterior(self) -> Posterior:
@@ -332,14 +386,14 @@ def check_model(model: object) -> None:
 
 def is_fitted(model: Model) -> bool:
     """Return whether a model has a layer for each of its targets, so that it can predict."""
-    real = model.statistics is not None or not model.schema.real
+    real = not model.schema.real or all(own.statistics is not None for own, _ in model.members)
     return real and (model.outcomes is not None or not model.schema.outcomes)
 
 
 def check_fitted(model: Model) -> None:
     """Refuse a model that has no layer for some of its targets."""
-    if model.schema.real:
-        known(model.statistics, "linear")
+    for own, _ in model.members if model.schema.real else ():
+        known(own.statistics, "linear")
     if model.schema.outcomes:
         known(model.outcomes, "outcomes")
 

@@ -2,7 +2,8 @@
 
 The linear layer predicts N(μ, v) with v = φᵀA⁻¹φ + σ². Recalibration replaces it by the law
 μ + s√v·t_ν, whose variance is v·s²ν/(ν − 2): latent and noise variance are both scaled by this
-factor, so that their sum is the variance of the calibrated predictive distribution. There are three
+factor, so that their sum is the variance of the calibrated predictive distribution. A model of two
+kernels predicts the N(μ, v) of their mixture (`kernels.model.second`). There are three
 kinds of central intervals, at any level:
 
     gaussian     of N(μ, v), the model's own distribution, not recalibrated
@@ -20,7 +21,7 @@ Recalibration uses the residuals of the linear layer, so it does not apply to st
 intervals are gaussian.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -304,10 +305,24 @@ def predict_standardised(
     model: Model, features: Tensor, *, chunk_rows: int = CHUNK_ROWS
 ) -> Prediction:
     """Return predictions of standardised targets from standardised features (n, p); n may be 0."""
+    if model.second is not None:
+        models, weights = zip(*model.members, strict=True)
+        return mixed(
+            [predict_standardised(own, features, chunk_rows=chunk_rows) for own in models], weights
+        )
     pieces = chunks(len(features), model.kernel.rows_at_a_time(chunk_rows))
     return _joined(
         model, (model.posterior.predict(model.features(features[rows])) for rows in pieces)
     )
+
+
+def mixed(said: Sequence[Prediction], weights: Sequence[float]) -> Prediction:
+    """Return the Gaussians with the mean and the variance of mixtures of these (`Second`)."""
+    pairs = list(zip(said, weights, strict=True))
+    mean = torch.stack([weight * own.mean for own, weight in pairs]).sum(0)
+    latent = [weight * (own.latent_variance + (own.mean - mean).square()) for own, weight in pairs]
+    noise = [weight * own.noise_variance for own, weight in pairs]
+    return Prediction(mean, torch.stack(latent).sum(0), torch.stack(noise).sum(0))
 
 
 def predict_each(model: Model, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -336,4 +351,4 @@ def _joined(model: Model, parts: Iterable[Prediction]) -> Prediction:
     nothing = torch.zeros(0, model.targets, dtype=torch.float64)
     pairs = [(nothing, nothing), *((part.mean, part.latent_variance) for part in parts)]
     mean, latent_variance = map(torch.cat, zip(*pairs, strict=True))
-    return Prediction(mean, latent_variance, model.posterior.hyperparameters.noise_variance)
+    return Prediction(mean, latent_variance, model.standardised_noise)

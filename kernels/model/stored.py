@@ -6,8 +6,10 @@ from kernels.ensembles.student_network import StudentSpec
 from kernels.features.spec import KernelSpec
 from kernels.layer.posterior import Hyperparameters
 from kernels.layer.statistics import Noise, Statistics
-from kernels.model.model import Centre, Model, Withheld
+from kernels.model.model import Centre, Model
 from kernels.model.noise_plan import NoisePlan
+from kernels.model.second import Second
+from kernels.model.withheld import Withheld
 from kernels.outcomes.census import Census
 from kernels.outcomes.fitted import FittedOutcome
 from kernels.outcomes.scored.evaluated import OutcomeScores
@@ -28,6 +30,7 @@ MODEL_KINDS: tuple[type, ...] = (
     Model,
     Centre,
     Withheld,
+    Second,
     NoisePlan,
     Schema,
     Numeric,

@@ -10,7 +10,7 @@ may choose different ones: then the value decides.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from kernels.errors import StateDiffers
 from kernels.layer.posterior import Hyperparameters, Spectrum
 from kernels.layer.refit import objective
 from kernels.layer.statistics import Statistics
+from kernels.model.model import Model
 from kernels.reproducible import to_bits
 from kernels.rounds.plan import declared
 from kernels.rounds.position import Position
@@ -139,21 +140,30 @@ class _Comparison:
 
     def _are_as_good(self, own: Hyperparameters, theirs: Hyperparameters, name: str) -> bool:
         """Return whether another's σ and λ of the model explain the sums as well as one's own."""
-        statistics = _sums_of(self.own_state)
-        if name != "model.hyperparameters" or statistics is None or not _are_rounded(theirs):
+        if name not in _SCALES or not _are_rounded(theirs):
+            return False
+        model = _SCALES[name](self.own_state.model)
+        statistics = None if model is None else _sums_of(self.own_state, model)
+        if model is None or statistics is None:
             return False
         if f"{name}.noise_variance" not in self.grids or statistics.noise is not None:
             return False
-        inducing = self.own_state.model.kernel.inducing_features
-        spectrum = Spectrum.of(statistics, inducing=inducing)
+        spectrum = Spectrum.of(statistics, inducing=model.kernel.inducing_features)
         worse = objective(spectrum, theirs) - objective(spectrum, own)
         return bool((worse <= _SLACK * (statistics.count + 1)).all())
 
 
-def _sums_of(state: Any) -> Statistics | None:
-    """Return the sums to which a state's σ and λ were fitted, if it still has them."""
+_SCALES: Mapping[str, Callable[[Model], Model | None]] = {
+    "model.hyperparameters": lambda model: model,
+    "model.second.hyperparameters": lambda model: model.other,
+}
+"""The model whose sums σ and λ were fitted to, by the names of the fields that lead to them."""
+
+
+def _sums_of(state: Any, model: Model) -> Statistics | None:
+    """Return the sums to which σ and λ of a state's model were fitted, if it still has them."""
     pooled = getattr(state, "pooled", None)
-    found = state.model.statistics if pooled is None else pooled.statistics
+    found = model.statistics if pooled is None else pooled.statistics
     return found if isinstance(found, Statistics) else None
 
 

@@ -178,10 +178,11 @@ def _steps(schema: Schema, max_sums: int) -> int:
     line = KernelSpec(architecture=Architecture.LINEAR, inputs=len(schema.feature_names))
     around = Program(schema, line, _around(schema, exact.Spec(steps=1, penalties=(0.0,)), 1))
     fixed = sum(stage.sums for stage in declared(around)) - 2
-    # A search makes the layers of its recipes too, and judges them.
+    # A search makes the layers of its recipes too, judges them, and then perhaps mixtures of two.
+    fixed += 1 if schema.outcomes else 2
     fixed += sum(
         stage.sums
         for stage, spec in zip(declared(around), around.stages, strict=True)
         if isinstance(spec, linear.Spec | outcomes.Spec)
     )
-    return max(1, (max_sums - fixed - 1) // 2)
+    return max(1, (max_sums - fixed) // 2)

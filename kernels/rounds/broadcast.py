@@ -56,7 +56,7 @@ def _checked(restored: object, program: Program, stage: int) -> Any:
     for name in ("schema", "max_rows", "privacy"):
         if getattr(state.model, name) != getattr(program, name):
             raise StateError(f"this broadcast has another {name} than the program")
-    if state.model.kernel not in program.kernels:
+    if not {own.kernel for own, _ in state.model.members} <= set(program.kernels):
         raise StateError("this broadcast has another kernel than the program")
     if state.model.choices not in ((), program.choices):
         raise StateError("this broadcast has other kernels to choose from than the program")

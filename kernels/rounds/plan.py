@@ -10,7 +10,10 @@ from dataclasses import dataclass, replace
 
 from kernels.ensembles.distilled import Method
 from kernels.errors import ProgramError, TooManyRows
+from kernels.model.model import Model
+from kernels.model.second import Second
 from kernels.rounds.declaration import Before, Declaration, Made
+from kernels.rounds.kernel import search
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part
 from kernels.rounds.task import statistic_of
@@ -37,12 +40,27 @@ def _declarations(program: Program) -> Iterator[Declaration]:
         declaration = algorithm.declare(spec, Before(model=start, students=students))
         if Made.CHOICE not in declaration.makes:
             # Which kernel it will be is not known: the most that any of them needs.
-            models = [replace(start, kernel=own, choices=()) for own in program.choices]
-            for own in models:
+            for own in models_after_choice(program):
                 other = algorithm.declare(spec, Before(model=own, students=students))
                 declaration = _most(declaration, other)
         students = declaration.students
         yield declaration
+
+
+def models_after_choice(program: Program) -> Iterator[Model]:
+    """Yield a model with each of a program's kernels, twice if a second one may be beside it.
+
+    Two of the largest need the most of any two. Whether the session's search mixes kernels is not
+    known to a run that starts from its model: then it may.
+    """
+    mixes = all(own.blend for own in program.stages if isinstance(own, search.Spec))
+    mixes = mixes and program.privacy is None and not program.schema.outcomes
+    start = program.start()
+    for own in program.choices:
+        model = replace(start, kernel=own, choices=())
+        if mixes:
+            model = model.advanced(second=Second(kernel=own, share=0.5))
+        yield model
 
 
 def _most(one: Declaration, other: Declaration) -> Declaration:

@@ -56,13 +56,17 @@ class Replay:
 LEAST_BUDGET = 10
 """The budget of a stage for which no deviation was measured."""
 
+
+def scales(*where: str) -> Mapping[str, Grid]:
+    """Return the grids of σ² and λ², by the names of the fields that lead to them."""
+    names = ("noise_variance", "prior_variance")
+    return {f"{each}.{name}": Bits(SCALE_BITS) for each in where for name in names}
+
+
 SCALES: Mapping[str, Grid] = MappingProxyType(
-    {
-        "model.hyperparameters.noise_variance": Bits(SCALE_BITS),
-        "model.hyperparameters.prior_variance": Bits(SCALE_BITS),
-    }
+    scales("model.hyperparameters", "model.second.hyperparameters")
 )
-"""σ² and λ² of the model."""
+"""σ² and λ² of the model's kernel, and of a second one."""
 
 REPAIRED: Mapping[str, Grid] = MappingProxyType(
     {

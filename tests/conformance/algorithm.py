@@ -306,6 +306,9 @@ def _assert_same_data(left: Any, right: Any, tolerance: float) -> None:
                 tolerance,
             )
         assert left.statistics.count == right.statistics.count
+    if left.other is not None or right.other is not None:
+        assert left.second.share == right.second.share
+        _assert_same_data(left.other, right.other, tolerance)
     if left.outcomes is not None:
         for one, other in zip(left.outcomes, right.outcomes, strict=True):
             assert one.dispersion == other.dispersion

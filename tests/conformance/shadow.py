@@ -175,6 +175,26 @@ def programs(size: Size) -> dict[str, Program]:
         held_out=0.4,
         choices=(line, kernel),
     )
+    crude = KernelSpec(architecture=Architecture.RBF, inputs=kernel.inputs, samples=3, seed=3)
+    beside = crude, replace(crude, seed=4)
+    recipes = tuple(
+        search.Recipe(name=f"{place}", kernel=place, steps=1) for place in range(len(beside))
+    )
+    found["two kernels"] = Program(
+        tables.SCHEMA,
+        crude,
+        (
+            moments.Spec(),
+            search.Spec(recipes=recipes),
+            linear.Spec(),
+            completion.Spec(),
+            *judged,
+            update.Spec(),
+        ),
+        max_rows=1000,
+        held_out=0.4,
+        choices=beside,
+    )
     few = replace(private.KERNEL, samples=min(size.samples, 40))
     for name, stages in noisy.items():
         found[name] = private.program(moments.Spec(), *stages, kernel=few, multiplier=0.1)

@@ -39,6 +39,7 @@ from kernels.tables.schema import Schema
 from tests.dealing import DEALING
 from tests.kernels.rounds import outcomes as small
 from tests.kernels.rounds import private, sums, tables
+from tests.kernels.rounds.kernel import test_blend as two_kernels
 from tests.kernels.rounds.kernel.test_search import CHOICES, RECIPES
 
 _FEATURES = ("age", "lactate", "ward")
@@ -99,8 +100,11 @@ class Case:
     """By default that of the tables, whose targets are real numbers."""
     choices: tuple[KernelSpec, ...] = ()
     """The kernels that the program chooses from; by default it has one."""
+    blended: bool = False
+    """Whether the tables are those of two kernels that are mixed."""
 
 
+_MIXED = (moments.Spec(), two_kernels.SPEC)
 _LAYER = (moments.Spec(), linear.Spec())
 _NOISY = (moments.Spec(from_bounds=True),)
 _FITTED = (*_LAYER, outcomes.Spec(sums=2))
@@ -134,6 +138,11 @@ CASES = {
     ),
     "search with outcomes": Case(
         _of(search.Spec, recipes=st.just(RECIPES[:2])), schema=small.MIXED, choices=CHOICES
+    ),
+    "linear of two kernels": Case(_of(linear.Spec), _MIXED, blended=True),
+    "completion of two kernels": Case(_of(completion.Spec), (*_MIXED, linear.Spec()), blended=True),
+    "update of two kernels": Case(
+        _of(update.Spec), (*_MIXED, linear.Spec(), completion.Spec()), blended=True
     ),
     "completion": Case(_of(completion.Spec), _LAYER),
     "completion with outcomes": Case(_of(completion.Spec), _FITTED, schema=small.MIXED),
@@ -219,7 +228,9 @@ class Watched(dict[Part, Any]):
 
 
 def _site(case: Case, seed: int) -> Site:
-    if case.private:
+    if case.blended:
+        own = two_kernels.site(60, seed)
+    elif case.private:
         own = private.site(private.table(40, seed=seed), case.schema or private.PATIENTS)
     elif case.schema is None:
         own = tables.site(30, seed=seed, held_out=0.4)
@@ -239,6 +250,8 @@ def _site(case: Case, seed: int) -> Site:
 def _program(case: Case, spec: Any) -> Program:
     if case.private:
         return private.program(*case.before, spec, schema=case.schema or private.PATIENTS)
+    if case.blended:
+        return replace(two_kernels.PROGRAM, stages=(*case.before, spec))
     schema = case.schema or tables.SCHEMA
     kernel = case.choices[0] if case.choices else tables.KERNEL
     stages = (*case.before, spec)
@@ -406,8 +419,8 @@ def _has(model: Model, made: Made) -> bool:
 
 
 def _without(model: Model, made: Made) -> Model:
-    # Layers without held-out rows are never there without the layers.
-    return replace(model, withheld=None, **dict.fromkeys(_PARTS_MADE[made]))
+    # Layers without held-out rows, or of a second kernel, are never there without the layers.
+    return replace(model, withheld=None, second=None, **dict.fromkeys(_PARTS_MADE[made]))
 
 
 @pytest.mark.parametrize("name", CASES)

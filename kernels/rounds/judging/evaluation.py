@@ -250,7 +250,7 @@ REPLAY = Replay(
 def declare(spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     scales = Hyperparameters.of(noise_variance=1, prior_variance=1, targets=before.model.targets)
-    model = replace(before.model, hyperparameters=scales, withheld=None)
+    model = replace(before.model, hyperparameters=scales, withheld=None, second=None)
     judges = _placeholders(model) if spec.recalibrated else None
     outcome_judges = _outcome_placeholders(model) if spec.recalibrated else None
     own = layout(State(model, spec, judges, outcome_judges)).length

@@ -5,25 +5,31 @@ with a lengthscale for each column is best, where they are many a deep kernel ma
 tables are often nearly linear. So each recipe, a kernel with the way it is trained, runs a short
 program of its own: `exact`, then the layers of all targets (`linear`, `outcomes`). All recipes go
 on at once, and what they ask for is one vector: a search costs as many sums as its longest recipe,
-and one more.
+and at most two more.
 
 Recipes that fall behind leave the race. While kernels are trained, each sum has their error on the
 rows kept for stopping; a recipe whose best error is, after two thirds of its steps, above the least
 of all by a margin that narrows to the end, is not trained any further. That saves sums and decides
 little: a recipe that is trained stays, as a line that has nothing to train, since on few rows the
 least of a hundred errors is low by chance. Those who stay are judged by the log density of the rows
-for calibration under their own layers; the rows for stopping have chosen their weights. Residuals
-are judged by the law that recalibration would give them, fitted to one half of the rows for the
-other half (`kernels.scores.recalibration`): a kernel's own variance is not what is served.
+for calibration under their own layers (`kernels.rounds.kernel.densities`); the rows for stopping
+have chosen their weights.
+
+Two kernels that are about as good are wrong about different rows. If all targets are real numbers,
+one further sum judges mixtures of the two densest, and the second stays beside the first if that
+pays (`kernels.rounds.kernel.blend`). Its layer is summed by the stages after this one, as that of
+the first: a run of the layer alone sums both again, and forgets rows that were removed.
 
 Where rows are few, the densest of several is so by chance. A recipe may therefore have a handicap,
 as the logarithm of its prior odds against the simplest: so many nats in all must it be better.
 
 broadcast  the states of all recipes in the race; at the end their finished layers
 local      what each of them asks for, side by side; at the end a histogram of |z| in two folds,
-           Σ log √v, and Σ −log p of outcomes, over the rows for calibration
+           Σ log √v, and Σ −log p of outcomes, over the rows for calibration, and then the same for
+           mixtures of two
 sum        the same of all sites together
-update     each recipe's own update; at the end the kernel and the weights of the densest
+update     each recipe's own update; at the end the kernel and the weights of the densest, and those
+           of the second
 
 The densities of several targets are added. Of densities that are equal up to DENSITY_STEP per row
 the first recipe's is taken: rounding must not decide.
@@ -40,38 +46,39 @@ from numpy.typing import NDArray
 from kernels.errors import ProgramError, StateError
 from kernels.features.urk import weight_count
 from kernels.model.model import Model, check_model, known
-from kernels.model.prediction import predict_standardised
-from kernels.outcomes.likelihood import MOST_LOSS
+from kernels.model.second import SHARES, Second
 from kernels.parameter_checks import check_at_least, check_flag, check_learning_rate, check_whole
-from kernels.reproducible import near
 from kernels.rounds.algorithm import Algorithm, Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.kernel import exact
+from kernels.rounds.kernel.blend import (
+    best_share,
+    densest,
+    judged_mixtures,
+    mixture_blocks,
+    mixture_losses,
+    rows_mixed,
+)
+from kernels.rounds.kernel.densities import density_blocks, judged, loss
 from kernels.rounds.layer import linear, outcomes
 from kernels.rounds.replay import LEAST_BUDGET, Grid, Replay
-from kernels.rounds.shared import judged
-from kernels.rounds.shared.weighted_sums import likelihoods_at, outcome_chunks
+from kernels.rounds.shared.judged import Kept
 from kernels.rounds.site.site import Part, Site
-from kernels.scores.recalibration import BINS, EDGES, FOLDS, fit, histogram
 from kernels.storage import PRIVATE
 from kernels.strict_json import decode_object, is_text
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "search"
-VERSION = 2
+VERSION = 3
 NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.KERNEL, Made.CHOICE})
 
-DENSITY_STEP = 2.0**-12
-"""The grid of the held-out log density per row, in nats."""
 MOST_RECIPES = 8
 _GRACE = 2 / 3
 """The share of its steps before which no recipe leaves: a network is behind smooth kernels for long
 before it is ahead of them."""
 _WIDEST, _NARROWEST = 0.5, 0.25
 """The margin, as a share of the least error, after that and at the last step of a recipe."""
-_LOG_DEVIATION_BOUND = 64.0
-_LOG_RESOLUTION = 2.0**-30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,17 +124,21 @@ class Recipe:
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """`recipes`: what is tried, the simplest first. `all_finish`: nobody leaves the race."""
+    """`recipes`: what is tried, the simplest first. `all_finish`: nobody leaves the race.
+
+    blend: a mixture of the two densest is kept if it is better, for targets that are real numbers.
+    """
 
     STORED_AS: ClassVar[str] = "search.spec"
 
     recipes: tuple[Recipe, ...]
     all_finish: bool = False
+    blend: bool = True
 
     def __post_init__(self) -> None:
         given = self.recipes if isinstance(self.recipes, tuple | list) else ()
         object.__setattr__(self, "recipes", tuple(map(_recipe, given)))
-        check_flag(all_finish=self.all_finish)
+        check_flag(all_finish=self.all_finish, blend=self.blend)
         if not 1 <= len(self.recipes) <= MOST_RECIPES:
             raise ProgramError(f"recipes must be a list of 1 to {MOST_RECIPES} recipes")
         if len({own.name for own in self.recipes}) != len(self.recipes):
@@ -175,17 +186,26 @@ class Verdict:
     """What the search has found.
 
     losses: of each recipe −log density per row for calibration, with its handicap; None if it left.
+    second, blended: the next one, and the losses of mixtures of both by share; None if none was
+    tried. share: that of the second recipe in the mixture that is kept; None if one kernel is.
     """
 
     STORED_AS: ClassVar[str] = "search.verdict"
 
     losses: tuple[float | None, ...]
     chosen: int
+    second: int | None = None
+    blended: tuple[float, ...] | None = None
+    share: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The recipes' runs, in order; the search is over when there is a verdict."""
+    """The recipes' runs, in order; the search is over when there is a verdict.
+
+    pair: the two recipes that the next sum mixes, the denser one first. losses: then those of all
+    recipes, as in the verdict.
+    """
 
     STORED_AS: ClassVar[str] = "search.state"
 
@@ -193,6 +213,8 @@ class State:
     spec: Spec
     runs: tuple[Run, ...]
     verdict: Verdict | None = None
+    pair: tuple[int, int] | None = None
+    losses: tuple[float | None, ...] | None = field(default=None, metadata=PRIVATE)
     history: tuple[Progress, ...] | None = field(default=None, metadata=PRIVATE)
 
     def __post_init__(self) -> None:
@@ -214,6 +236,18 @@ class State:
                 self._check_own(recipe, run.model)
         if all(run.left for run in self.runs):
             raise StateError("a search must have a recipe in the race")
+        self._check_pair()
+
+    def _check_pair(self) -> None:
+        """Refuse a pair of other recipes than two that are finished, when all are."""
+        pair = self.pair
+        if pair is None:
+            return
+        two = isinstance(pair, tuple) and len(pair) == 2 and len(set(pair)) == 2
+        if not two or self.racing or not set(pair) <= set(self.finalists):
+            raise StateError("the pair of a search must be two of its finished recipes")
+        if not _may_blend(self.spec, self.model):
+            raise StateError("this search does not mix recipes")
 
     def _check_state(self, recipe: Recipe, run: Run) -> None:
         stages = _stages(recipe, self.model)
@@ -230,7 +264,8 @@ class State:
         check_model(own)
         names = ("schema", "max_rows", "privacy", "standardiser", "census")
         same = all(_same(getattr(own, name), getattr(self.model, name)) for name in names)
-        if not same or own.kernel != _kernel(recipe, self.model) or own.choices:
+        beside = own.choices or own.second is not None
+        if not same or own.kernel != _kernel(recipe, self.model) or beside:
             raise StateError(f"the model of recipe {recipe.name!r} is not that of its kernel")
 
     @property
@@ -245,14 +280,14 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return what all recipes in the race ask for; when all are finished, the densities."""
+    """Return what all recipes in the race ask for; when all are finished, densities."""
     blocks = []
     for index in state.racing:
         run = state.runs[index]
         own = _stages(state.spec.recipes[index], state.model)[run.stage][0].layout(run.state)
         blocks += [replace(block, name=_prefix(index) + block.name) for block in own.blocks]
     if not blocks:
-        blocks = [block for index in state.finalists for block in _judging_blocks(state, index)]
+        blocks = _judging_blocks(state)
     return Layout((*blocks, _rows_block(state.model)))
 
 
@@ -275,9 +310,7 @@ def contribute(state: State, site: Site) -> Contribution:
         own = algorithm.contribute(run.state, site)
         blocks |= {_prefix(index) + name: each for name, each in own.items()}
     if not state.racing:
-        for index in state.finalists:
-            own = _judged(known(state.runs[index].model, NAME), site)
-            blocks |= {_prefix(index) + name: each for name, each in own.items()}
+        blocks = _judged(state, site)
     return {**blocks, "rows": np.array(float(site.count(Part.TRAINING)))}
 
 
@@ -315,6 +348,7 @@ _OWN_GRIDS: dict[str, Grid] = {
     name: grid
     for algorithm in (exact, linear, outcomes)
     for name, grid in algorithm.REPLAY.grids.items()
+    if ".second." not in name  # a recipe has one kernel
 }
 """Those of every algorithm that a run's state may be of."""
 REPLAY = Replay(
@@ -336,13 +370,12 @@ def declare(spec: Spec, before: Before) -> Declaration:
     model = before.model
     _check_kernels(spec, model)
     each = [_declared(recipe, before) for recipe in spec.recipes]
-    judging = sum(
-        block.length
-        for recipe in spec.recipes
-        for block in _blocks_of_densities(_start(recipe, model))
-    )
-    most = max(own.sums for own in each) + 1
-    numbers = max(sum(own.numbers for own in each), judging) + 1
+    judging = [len(spec.recipes) * sum(block.length for block in density_blocks(model))]
+    if _may_blend(spec, model):
+        judging.append(sum(block.length for block in mixture_blocks(model)))
+    kept = sorted(own.leaves for own in each)[-len(judging) :]
+    most = max(own.sums for own in each) + len(judging)
+    numbers = max(sum(own.numbers for own in each), *judging) + 1
     return Declaration(
         needs=NEEDS,
         needs_students=frozenset(),
@@ -350,11 +383,12 @@ def declare(spec: Spec, before: Before) -> Declaration:
         makes=MAKES,
         answers=Answers.ALL,
         students=before.students,
-        words=_words(spec),
+        words=_words(spec, model),
         sums=most,
         numbers=numbers,
-        numbers_in_all=sum(own.numbers_in_all for own in each) + judging + most,
-        leaves=max(own.leaves for own in each),
+        numbers_in_all=sum(own.numbers_in_all for own in each) + sum(judging) + most,
+        # The weights of one kernel, or those of two and the share.
+        leaves=sum(kept) + len(kept) - 1,
         row_count="rows",
         local_passes=0,
         rate_times_steps=max(own.learning_rate * own.steps for own in spec.recipes),
@@ -373,13 +407,19 @@ def declare(spec: Spec, before: Before) -> Declaration:
 STORED = (Spec, Recipe, State, Run, Progress, Verdict)
 
 
-def _words(spec: Spec) -> str:
+def _words(spec: Spec, model: Model) -> str:
     names = ", ".join(recipe.name for recipe in spec.recipes)
+    kept = "The kernel that predicts them best is kept"
+    if _may_blend(spec, model):
+        kept = (
+            f"These counts again for {SHARES - 1} mixtures of the best two. The kernel that "
+            "predicts them best is kept, or both if a mixture is better: the stages after this one "
+            "then sum for both"
+        )
     return (
         f"of each of {len(spec.recipes)} kernels ({names}) in turn sums of products of features "
         "(S, b, yᵀy, n) and the gradient of the evidence with the error on held-out rows; at the "
-        "end counts of held-out rows by the size of their prediction error. The kernel that "
-        "predicts them best is kept"
+        f"end counts of held-out rows by the size of their prediction error. {kept}"
     )
 
 
@@ -474,7 +514,7 @@ def _moved(
     state, stage = algorithm.update(run.state, total), run.stage
     error, told = run.error, []
     if algorithm is exact:
-        kept: judged.Kept | None = state.best_of_run or state.best
+        kept: Kept | None = state.best_of_run or state.best
         error = error if kept is None else kept.error
         told = list(_told(recipe, run.state, state))
     while algorithm.finished(state):
@@ -512,96 +552,68 @@ def _falls_behind(recipe: Recipe, run: Run, least: float | None) -> bool:
     return run.error > least * (1 + margin)
 
 
-def _judging_blocks(state: State, index: int) -> list[Block]:
-    own = _blocks_of_densities(known(state.runs[index].model, NAME))
-    return [replace(block, name=_prefix(index) + block.name) for block in own]
+def _judging_blocks(state: State) -> list[Block]:
+    """Return the blocks of the last sums: densities under each finalist, then under mixtures."""
+    if state.pair is not None:
+        return mixture_blocks(known(state.runs[state.pair[0]].model, NAME))
+    return [
+        replace(block, name=_prefix(index) + block.name)
+        for index in state.finalists
+        for block in density_blocks(known(state.runs[index].model, NAME))
+    ]
 
 
-def _blocks_of_densities(model: Model) -> list[Block]:
-    """Return the blocks of the densities of held-out rows under one model."""
-    rows, real, others = float(model.max_rows), model.targets, len(model.schema.outcomes)
-    blocks = [Block("held_out", (), rows, 1.0)]
-    if real:
-        blocks += [
-            Block("residuals", (real, FOLDS, BINS), rows, 1.0),
-            Block("log_deviations", (real,), rows * _LOG_DEVIATION_BOUND, _LOG_RESOLUTION),
-        ]
-    if others:
-        blocks.append(Block("losses", (others,), rows * MOST_LOSS, _LOG_RESOLUTION))
-    return blocks
-
-
-def _judged(model: Model, site: Site) -> dict[str, NDArray[np.float64]]:
-    """Sum what the densities of the site's rows for calibration follow from."""
-    counts = torch.zeros(model.targets, FOLDS, BINS, dtype=torch.float64)
-    deviations = torch.zeros(model.targets, dtype=torch.float64)
-    losses = torch.zeros(len(model.schema.outcomes), dtype=torch.float64)
-    likelihoods = likelihoods_at(model, model.outcomes or ())
-    part = Part.CALIBRATION
-    if model.targets:
-        for (x, y, _), fold in site.chunks_in_folds(part, model, folds=FOLDS):
-            said = predict_standardised(model, x)
-            z = (y - said.mean) / said.variance.sqrt()
-            for f in range(FOLDS):
-                counts[:, f] += torch.stack([histogram(own[fold == f]) for own in z.mT])
-            deviations += said.variance.log().clamp(-60, 60).sum(0) / 2
-    if likelihoods:
-        for phi, columns in outcome_chunks(model, site, part):
-            for index, (at, own) in enumerate(zip(likelihoods, columns, strict=True)):
-                losses[index] += at.losses(phi, own).sum()
-    blocks = {"held_out": np.array(float(site.count(part)))}
-    if model.targets:
-        blocks |= {"residuals": counts.numpy(), "log_deviations": deviations.numpy()}
-    if likelihoods:
-        blocks["losses"] = losses.numpy()
-    return blocks
+def _judged(state: State, site: Site) -> dict[str, NDArray[np.float64]]:
+    models = {index: known(state.runs[index].model, NAME) for index in state.finalists}
+    if state.pair is not None:
+        first, second = state.pair
+        return judged_mixtures(models[first], models[second], site)
+    return {
+        _prefix(index) + name: each
+        for index, own in models.items()
+        for name, each in judged(own, site).items()
+    }
 
 
 def _chosen(state: State, total: SecureTotal) -> State:
-    """Keep the recipe under which the rows for calibration are densest."""
+    """Keep the recipe under which the rows for calibration are densest, unless two are mixed."""
+    if state.pair is not None:
+        return _mixed(state, state.pair, total)
     losses: list[float | None] = [None] * len(state.runs)
     for index in state.finalists:
         model = known(state.runs[index].model, NAME)
         handicap = state.spec.recipes[index].handicap
-        losses[index] = _loss(model, total.part(_prefix(index)), handicap)
+        losses[index] = loss(model, total.part(_prefix(index)), handicap)
+    pair = densest(losses) if _may_blend(state.spec, state.model) else None
+    if pair is not None:
+        return replace(state, pair=pair, losses=tuple(losses))
     best = min(loss for loss in losses if loss is not None)
-    chosen = losses.index(best)
-    return _settled(state, chosen, tuple(losses))
+    return _settled(state, Verdict(tuple(losses), losses.index(best)))
 
 
-def _loss(model: Model, total: SecureTotal, handicap: float) -> float:
-    """Return −log density per row for calibration, with the handicap, rounded."""
-    rows = round(float(total["held_out"]))
-    if rows < 1:
-        raise ProgramError(
-            "a search chooses by held-out rows, and no site has any: set the program's held_out "
-            "above 0"
-        )
-    loss = handicap / rows
-    if model.targets:
-        counts = torch.tensor(total["residuals"]).round().clamp_min(0.0)
-        loss += sum(_residual_loss(own) for own in counts) / rows
-        loss += float(torch.tensor(total["log_deviations"]).sum()) / rows
-    if model.schema.outcomes:
-        loss += float(torch.tensor(total["losses"]).sum()) / rows
-    return near(loss, DENSITY_STEP)
+def _mixed(state: State, pair: tuple[int, int], total: SecureTotal) -> State:
+    """Keep the densest recipe, and the next one beside it if their mixture is denser."""
+    first, second = pair
+    model, losses = known(state.runs[first].model, NAME), known(state.losses, NAME)
+    handicaps = state.spec.recipes[first].handicap, state.spec.recipes[second].handicap
+    found = mixture_losses(model, total, handicaps)
+    share = best_share(found, known(losses[first], NAME), rows_mixed(total))
+    return _settled(state, Verdict(losses, first, second, found, share))
 
 
-def _residual_loss(counts: torch.Tensor) -> float:
-    """Return −Σ log p(z) of the rows of each fold (FOLDS, BINS) under the law of the others."""
-    ends = torch.cat([EDGES.new_zeros(1), EDGES])
-    middles = torch.cat([(ends[1:] + ends[:-1]) / 2, EDGES[-1:]])
-    loss = 0.0
-    for fold in range(FOLDS):
-        law = fit(counts.sum(0) - counts[fold])
-        loss -= float(counts[fold] @ law.log_density(middles))
-    return loss
+def _may_blend(spec: Spec, model: Model) -> bool:
+    """Return whether two recipes can be mixed in the end."""
+    return spec.blend and len(spec.recipes) > 1 and not model.schema.outcomes
 
 
-def _settled(state: State, chosen: int, losses: tuple[float | None, ...]) -> State:
-    """Return the state at the end: the model with the chosen kernel and its weights."""
-    own = known(state.runs[chosen].model, NAME)
+def _settled(state: State, verdict: Verdict) -> State:
+    """Return the state at the end: the model with the chosen kernels and their weights."""
+    own = known(state.runs[verdict.chosen].model, NAME)
     model = replace(state.model.advanced(weights=None), kernel=own.kernel, choices=())
     model = model.advanced(weights=own.weights)
+    if verdict.share is not None:
+        other = known(state.runs[known(verdict.second, NAME)].model, NAME)
+        beside = Second(kernel=other.kernel, share=verdict.share, weights=other.weights)
+        model = model.advanced(second=beside)
     nothing = tuple(Run(run.stage, None) for run in state.runs)
-    return replace(state, model=model, runs=nothing, verdict=Verdict(losses, chosen))
+    return replace(state, model=model, runs=nothing, verdict=verdict, pair=None, losses=None)

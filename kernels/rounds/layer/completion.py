@@ -15,6 +15,8 @@ local      (S, b, yᵀy, n) of the rows for stopping and for calibration, and th
 sum        the same over all sites
 update     the layers with these sums (`kernels.rounds.shared.changed_sums`); σ and λ stay
 
+Of two kernels (`kernels.model.second`) each has its sums, and its layer with and without them.
+
 With differential privacy no row is added: each unit would be charged for a second sum.
 """
 
@@ -22,19 +24,22 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from kernels.layer.posterior import SCALE_BITS
-from kernels.model.model import Model, Withheld, check_fitted, check_model, known
+from kernels.model.model import Model, Parts, check_fitted, check_model, known
+from kernels.model.second import Second
+from kernels.model.withheld import Withheld
 from kernels.outcomes.logistic import newton
 from kernels.parameter_checks import check_flag
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows, layers_of
-from kernels.rounds.replay import LEAST_BUDGET, SCALES, WITHHELD, Bits, Replay
+from kernels.rounds.replay import LEAST_BUDGET, SCALES, WITHHELD, Bits, Replay, scales
 from kernels.rounds.shared.changed_sums import changed_outcomes, changed_statistics
-from kernels.rounds.shared.sufficient import statistics_length
-from kernels.rounds.shared.weighted_sums import (
-    all_statistics,
-    all_statistics_blocks,
-    outcome_numbers,
+from kernels.rounds.shared.two_kernels import (
+    SECOND,
+    blocks_of_each,
+    contribution_of_each,
+    layer_numbers,
 )
+from kernels.rounds.shared.weighted_sums import all_statistics, all_statistics_blocks
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE
 from privacy.layout import Layout, SecureTotal
@@ -75,7 +80,9 @@ class State:
 
 def layout(state: State) -> Layout:
     """Return (S, b, yᵀy, n) and the sums of outcomes."""
-    return Layout(all_statistics_blocks(state.model, state.model.outcomes or ()))
+    return Layout(
+        blocks_of_each(state.model, lambda own: all_statistics_blocks(own, own.outcomes or ()))
+    )
 
 
 def initial(spec: Spec, model: Model) -> State:
@@ -88,24 +95,27 @@ def initial(spec: Spec, model: Model) -> State:
 
 def contribute(state: State, site: Site) -> Contribution:
     """Sum over the site's held-out rows."""
-    fitted = state.model.outcomes or ()
-    first, second = (
-        all_statistics(state.model, fitted, site, part=part, rule=newton) for part in _HELD_OUT
-    )
-    return {name: first[name] + second[name] for name in first}
+
+    def summed(model: Model) -> Contribution:
+        fitted = model.outcomes or ()
+        stopping, calibration = (
+            all_statistics(model, fitted, site, part=part, rule=newton) for part in _HELD_OUT
+        )
+        return {name: stopping[name] + calibration[name] for name in stopping}
+
+    return contribution_of_each(state.model, summed)
 
 
 def update(state: State, total: SecureTotal) -> State:
     """Add the sums, and keep the layers without them."""
     total = accepted(total, layout(state))
     before, model = known(state.before, NAME), state.model
+    parts: Parts = {"withheld": before, "second": _completed(model, total)}
     if before.statistics is not None:
-        statistics = changed_statistics(before.statistics, total, model)
-        model = replace(model, statistics=statistics)
+        parts["statistics"] = changed_statistics(before.statistics, total, model)
     if before.outcomes is not None:
-        outcomes = changed_outcomes(before.outcomes, total, model, refit=True)
-        model = replace(model, outcomes=outcomes)
-    return replace(state, model=model.advanced(withheld=before), done=True, before=None)
+        parts["outcomes"] = changed_outcomes(before.outcomes, total, model, refit=True)
+    return replace(state, model=model.advanced(**parts), done=True, before=None)
 
 
 def finished(state: State) -> bool:
@@ -122,6 +132,7 @@ check_private = without_private_form(
 REPLAY = Replay(
     grids={
         **SCALES,
+        **scales("model.second.withheld.hyperparameters"),
         "model.outcomes.layers.prior_variance": Bits(SCALE_BITS),
         "model.outcomes.dispersion": Bits(SCALE_BITS),
         **{
@@ -137,7 +148,7 @@ REPLAY = Replay(
 def declare(_spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     model = before.model
-    numbers = (statistics_length(model) if model.targets else 1) + outcome_numbers(model)
+    numbers = layer_numbers(model)
     return Declaration(
         needs=layers_of(model.schema),
         needs_students=frozenset(),
@@ -167,3 +178,14 @@ def declare(_spec: Spec, before: Before) -> Declaration:
 
 
 STORED = (Spec, State)
+
+
+def _completed(model: Model, total: SecureTotal) -> Second | None:
+    """Return the second kernel with the sums in its layer, and the layer without them."""
+    second, other = model.second, model.other
+    if second is None or other is None:
+        return None
+    before = Withheld(second.statistics, second.hyperparameters, None)
+    statistics = known(second.statistics, "linear")
+    changed = changed_statistics(statistics, total.part(SECOND), other)
+    return replace(second, statistics=changed, withheld=before)

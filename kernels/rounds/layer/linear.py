@@ -11,6 +11,8 @@ If the kernel has a linear part beside another one, its ratio ρ, which is a wei
 chosen with σ and λ, by evidence from the same sums (`kernels.layer.ratio`). With differential
 privacy ρ is kept: at another ratio, the noise of S and b would differ from feature to feature.
 
+A model of two kernels (`kernels.model.second`) has the sums and the layer of each.
+
 With differential privacy the sums are noisy and are stored with the deviations of their noise: σ, λ
 and the posterior are those of `kernels.noisy.noise_aware`.
 """
@@ -32,9 +34,9 @@ from kernels.rounds.shared.sufficient import (
     fitted_scales,
     site_statistics,
     statistics_blocks,
-    statistics_length,
     statistics_of,
 )
+from kernels.rounds.shared.two_kernels import SECOND, blocks_of_each, contribution_of_each
 from kernels.rounds.site.site import Part, Site
 from privacy.layout import Layout, SecureTotal
 
@@ -68,32 +70,30 @@ class State:
 
 def layout(state: State) -> Layout:
     """Return (S, b, yᵀy, n)."""
-    return Layout(statistics_blocks(state.model))
+    return Layout(blocks_of_each(state.model, statistics_blocks))
 
 
 def initial(spec: Spec, model: Model) -> State:
     """Start from the model, and drop any earlier linear layer."""
-    return State(model.advanced(centre=None), spec)
+    second = None if model.second is None else model.second.without_sums
+    return State(model.advanced(centre=None, second=second), spec)
 
 
 def contribute(state: State, site: Site) -> Contribution:
     """Sum over the site's training rows."""
-    return contribution_of(site_statistics(state.model, site, Part.TRAINING), state.model)
+    return contribution_of_each(
+        state.model, lambda own: contribution_of(site_statistics(own, site, Part.TRAINING), own)
+    )
 
 
 def update(state: State, total: SecureTotal) -> State:
     """Set the statistics, and fit σ and λ, and the ratio of a linear part, to them."""
     total = accepted(total, layout(state))
-    model = state.model
-    statistics = repaired(statistics_of(total, model), model.urk)
-    log_ratio = log_ratio_of(model.kernel, model.urk.weights.detach())
-    if state.spec.refit and log_ratio is not None and statistics.noise is None:
-        chosen = best_ratio(model.kernel, statistics, log_ratio=log_ratio)
-        return replace(state, model=_at(chosen, model))
-    hyperparameters = model.hyperparameters
-    if state.spec.refit or hyperparameters is None:
-        hyperparameters = fitted_scales(statistics, model.kernel)
-    model = model.advanced(hyperparameters=hyperparameters, statistics=statistics)
+    model, other = _fitted(state.spec, state.model, total), state.model.other
+    if other is not None:
+        # New weights of the first kernel, which are a ratio at most, leave the second as it is.
+        model = replace(model, second=state.model.second)
+        model = model.beside(_fitted(state.spec, other, total.part(SECOND)))
     return replace(state, model=model)
 
 
@@ -115,6 +115,7 @@ REPLAY = Replay(
 
 def declare(_spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
+    numbers = sum(block.length for block in blocks_of_each(before.model, statistics_blocks))
     return Declaration(
         needs=NEEDS,
         needs_students=frozenset(),
@@ -124,9 +125,9 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         students=before.students,
         words="sums of products of features (S, b, yᵀy, n), once",
         sums=1,
-        numbers=statistics_length(before.model),
-        numbers_in_all=statistics_length(before.model),
-        leaves=statistics_length(before.model),
+        numbers=numbers,
+        numbers_in_all=numbers,
+        leaves=numbers,
         row_count="rows",
         local_passes=0,
         rate_times_steps=0.0,
@@ -143,6 +144,18 @@ def declare(_spec: Spec, before: Before) -> Declaration:
 
 
 STORED = (Spec, State)
+
+
+def _fitted(spec: Spec, model: Model, total: SecureTotal) -> Model:
+    """Return a model with the layer that its kernel's sums give."""
+    statistics = repaired(statistics_of(total, model), model.urk)
+    log_ratio = log_ratio_of(model.kernel, model.urk.weights.detach())
+    if spec.refit and log_ratio is not None and statistics.noise is None:
+        return _at(best_ratio(model.kernel, statistics, log_ratio=log_ratio), model)
+    hyperparameters = model.hyperparameters
+    if spec.refit or hyperparameters is None:
+        hyperparameters = fitted_scales(statistics, model.kernel)
+    return model.advanced(hyperparameters=hyperparameters, statistics=statistics)
 
 
 def _at(chosen: Chosen, model: Model) -> Model:

@@ -127,8 +127,8 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Start from the model, and drop any earlier linear layer."""
-    return State(model.advanced(statistics=None), spec)
+    """Start from the model's kernel, and drop any earlier linear layer and any second kernel."""
+    return State(model.advanced(statistics=None, second=None), spec)
 
 
 def contribute(state: State, site: Site) -> Contribution:

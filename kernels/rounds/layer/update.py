@@ -14,7 +14,8 @@ which judge, do not have it.
 
 broadcast  the model with its kernel and weights, which do not change
 local      (S, b, yᵀy, n) of the site's added rows minus those of its removed rows, and the same of
-           the outcomes' sums; of held-out rows as well, if the model has them
+           the outcomes' sums; of held-out rows as well, if the model has them, and of each kernel,
+           if it has two
 sum        the change of the statistics over all sites; every member takes part, most of them
            with zero
 update     the statistics with the change, and σ and λ fitted to them
@@ -40,25 +41,34 @@ from typing import ClassVar
 
 from kernels.layer.posterior import SCALE_BITS, Hyperparameters
 from kernels.layer.statistics import Statistics
-from kernels.model.model import Model, Withheld, check_fitted, check_model, known
+from kernels.model.model import Model, check_fitted, check_model, known
+from kernels.model.second import Second
+from kernels.model.withheld import Withheld
 from kernels.noisy.realisable import DEVIATION_BITS
 from kernels.outcomes.fitted import FittedOutcome, check_outcomes
 from kernels.outcomes.logistic import newton, polya_gamma
 from kernels.parameter_checks import check_flag
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows, layers_of
-from kernels.rounds.replay import LEAST_BUDGET, REPAIRED, SCALES, WITHHELD, Bits, OwnStep, Replay
+from kernels.rounds.replay import (
+    LEAST_BUDGET,
+    REPAIRED,
+    SCALES,
+    WITHHELD,
+    Bits,
+    OwnStep,
+    Replay,
+    scales,
+)
 from kernels.rounds.shared.changed_sums import changed_outcomes, changed_statistics
-from kernels.rounds.shared.sufficient import (
-    check_features,
-    fitted_scales,
-    statistics_length,
+from kernels.rounds.shared.sufficient import check_features, fitted_scales
+from kernels.rounds.shared.two_kernels import (
+    SECOND,
+    blocks_of_each,
+    contribution_of_each,
+    layer_numbers,
 )
-from kernels.rounds.shared.weighted_sums import (
-    all_statistics,
-    all_statistics_blocks,
-    outcome_numbers,
-)
+from kernels.rounds.shared.weighted_sums import all_statistics, all_statistics_blocks
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE
 from privacy.layout import Layout, SecureTotal
@@ -91,7 +101,7 @@ class State:
     done: the sum has been made. outcomes: the outcomes' q, at which their sums are made. completed:
     the layers have held-out rows.
     before, kept, withheld: the statistics, σ and λ so far, and the layers without held-out rows,
-    which sites do not need.
+    which sites do not need. second: the second kernel with all of these.
     """
 
     STORED_AS: ClassVar[str] = "update.state"
@@ -104,6 +114,7 @@ class State:
     before: Statistics | None = field(default=None, metadata=PRIVATE)
     kept: Hyperparameters | None = field(default=None, metadata=PRIVATE)
     withheld: Withheld | None = field(default=None, metadata=PRIVATE)
+    second: Second | None = field(default=None, metadata=PRIVATE)
 
     def __post_init__(self) -> None:
         check_model(self.model)
@@ -114,7 +125,7 @@ class State:
 
 def layout(state: State) -> Layout:
     """Return the change of (S, b, yᵀy, n): of training rows, and of held-out rows if summed."""
-    blocks = all_statistics_blocks(state.model, state.outcomes)
+    blocks = blocks_of_each(state.model, lambda own: all_statistics_blocks(own, state.outcomes))
     held_out = (replace(own, name=_HELD_OUT + own.name) for own in blocks if state.completed)
     return Layout((*blocks, *held_out))
 
@@ -122,14 +133,18 @@ def layout(state: State) -> Layout:
 def initial(spec: Spec, model: Model) -> State:
     """Start from a model that has a layer for each of its targets."""
     check_fitted(model)
+    second = None
+    if model.second is not None:
+        second = replace(model.second.without_sums, hyperparameters=None)
     return State(
-        model.advanced(hyperparameters=None, outcomes=None),
+        model.advanced(hyperparameters=None, outcomes=None, second=second),
         spec,
         outcomes=model.outcomes or (),
         completed=model.withheld is not None,
         before=model.statistics,
         kept=model.hyperparameters,
         withheld=model.withheld,
+        second=model.second,
     )
 
 
@@ -138,7 +153,10 @@ def contribute(state: State, site: Site) -> Contribution:
 
     def summed(part: Part) -> Contribution:
         rule = newton if state.model.privacy is None else polya_gamma
-        return all_statistics(state.model, state.outcomes, site, part=part, rule=rule)
+        return contribution_of_each(
+            state.model,
+            lambda own: all_statistics(own, state.outcomes, site, part=part, rule=rule),
+        )
 
     def changed(added: Part, removed: Part) -> Contribution:
         plus, minus = summed(added), summed(removed)
@@ -156,11 +174,9 @@ def contribute(state: State, site: Site) -> Contribution:
 def update(state: State, total: SecureTotal) -> State:
     """Add the change; refuse a result that cannot be the statistics of any table."""
     total = accepted(total, layout(state))
-    changed = Withheld(state.before, state.kept, state.outcomes or None)
-    changed = _changed(state, total, changed)
-    model = state.model
-    if state.completed:
-        changed = _changed(state, total.part(_HELD_OUT), changed)
+    model, before = state.model, Withheld(state.before, state.kept, state.outcomes or None)
+    held_out = total.part(_HELD_OUT) if state.completed else None
+    changed = _complete(state.spec, model, total, held_out, before)
     if changed.statistics is not None:
         model = model.advanced(
             hyperparameters=changed.hyperparameters, statistics=changed.statistics
@@ -168,7 +184,9 @@ def update(state: State, total: SecureTotal) -> State:
     if changed.outcomes is not None:
         model = model.advanced(outcomes=changed.outcomes)
     if state.withheld is not None:
-        model = model.advanced(withheld=_changed(state, total, state.withheld))
+        model = model.advanced(withheld=_changed(state.spec, model, total, state.withheld))
+    if state.second is not None:
+        model = model.advanced(second=_changed_second(state, state.second, total, held_out))
     return replace(
         state,
         model=model,
@@ -178,6 +196,7 @@ def update(state: State, total: SecureTotal) -> State:
         before=None,
         kept=None,
         withheld=None,
+        second=None,
     )
 
 
@@ -195,6 +214,11 @@ _WITHHELD = ("withheld", "model.withheld")
 REPLAY = Replay(
     grids={
         **SCALES,
+        **scales(
+            "second.hyperparameters",
+            "second.withheld.hyperparameters",
+            "model.second.withheld.hyperparameters",
+        ),
         **REPAIRED,
         "kept.noise_variance": Bits(SCALE_BITS),
         "kept.prior_variance": Bits(SCALE_BITS),
@@ -213,7 +237,7 @@ REPLAY = Replay(
 def declare(_spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     private, model = before.model.privacy is not None, before.model
-    numbers = (statistics_length(model) if model.targets else not private) + outcome_numbers(model)
+    numbers = layer_numbers(model)
     layers = layers_of(model.schema)
     # Whether the model has held-out rows is not known before it is there.
     numbers *= 1 if private else 2
@@ -250,16 +274,44 @@ def declare(_spec: Spec, before: Before) -> Declaration:
 STORED = (Spec, State)
 
 
-def _changed(state: State, total: SecureTotal, before: Withheld) -> Withheld:
+def _complete(
+    spec: Spec,
+    model: Model,
+    total: SecureTotal,
+    held_out: SecureTotal | None,
+    before: Withheld,
+) -> Withheld:
+    """Return the layers of all rows with the change, that of held-out rows too if there is one."""
+    changed = _changed(spec, model, total, before)
+    return changed if held_out is None else _changed(spec, model, held_out, changed)
+
+
+def _changed(spec: Spec, model: Model, total: SecureTotal, before: Withheld) -> Withheld:
     """Return layers with the change, and σ and λ fitted to them."""
-    model, statistics, scales = state.model, None, None
+    statistics, scales = None, None
     if before.statistics is not None:
         statistics = changed_statistics(before.statistics, total, model)
-        if state.spec.refit:
+        if spec.refit:
             scales = fitted_scales(statistics, model.kernel)
         else:
             scales = known(before.hyperparameters, "linear")
     outcomes = None
     if before.outcomes is not None:
-        outcomes = changed_outcomes(before.outcomes, total, model, refit=state.spec.refit)
+        outcomes = changed_outcomes(before.outcomes, total, model, refit=spec.refit)
     return Withheld(statistics, scales, outcomes)
+
+
+def _changed_second(
+    state: State, second: Second, total: SecureTotal, held_out: SecureTotal | None
+) -> Second:
+    """Return the second kernel with the change in its layers."""
+    spec, other, total = state.spec, known(state.model.other, "search"), total.part(SECOND)
+    held_out = None if held_out is None else held_out.part(SECOND)
+    before, withheld = Withheld(second.statistics, second.hyperparameters, None), second.withheld
+    changed = _complete(spec, other, total, held_out, before)
+    return replace(
+        second,
+        statistics=changed.statistics,
+        hyperparameters=changed.hyperparameters,
+        withheld=None if withheld is None else _changed(spec, other, total, withheld),
+    )

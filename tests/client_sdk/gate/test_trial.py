@@ -59,7 +59,9 @@ def test_no_recipe_of_a_search_leaves_before_its_layers_are_tried() -> None:
             of_search += site.judged
         site.judged.clear()
     recipes = program.stages[1].recipes
-    assert of_search == [program.choices[recipe.kernel] for recipe in recipes]
+    *alone, mixed = of_search
+    assert alone == [program.choices[recipe.kernel] for recipe in recipes]
+    assert mixed in alone, "and the two densest together"
 
 
 @pytest.mark.parametrize("kind", [*Kind])
@@ -78,6 +80,22 @@ def test_every_stage_is_tried_with_every_kernel_that_may_have_been_chosen(kind: 
     after = 2 if kind is Kind.TRAIN else 0
     for stage in range(after, len(program.stages)):
         assert {kernel for n, kernel in settled if n == stage} == set(program.choices)
+
+
+@pytest.mark.parametrize("kind", [Kind.LINEAR, Kind.UPDATE])
+def test_where_two_kernels_may_be_mixed_every_stage_is_tried_with_two(kind: Kind) -> None:
+    program = program_of(kind, automatic_program(SCHEMA, max_rows=1000, max_features=20))
+    site = Site.of_table(SCHEMA, table(60, seed=1), held_out=0.2, dealing=DEALING)
+    models: list[Model] = []
+
+    def site_of(model: Model) -> Site:
+        models.append(model)
+        return site
+
+    stages = {each.stage for each in tried(program, site_of)}
+    assert stages == set(range(len(program.stages)))
+    assert {own.kernel for own in models} == set(program.choices)
+    assert all(own.second.kernel == own.kernel for own in models)
 
 
 def test_what_fails_after_a_choice_is_named_by_its_stage_in_the_whole_program() -> None:
