@@ -22,10 +22,13 @@ _LAYERS = (
 AUTOMATIC = (
     *_LAYERS,
     "kernels/adam.py",
+    "kernels/model/second.py",
     "kernels/reproducible.py",
     "kernels/outcomes/**/*.py",
     "kernels/rounds/automatic.py",
     "kernels/rounds/judging/*.py",
+    "kernels/rounds/kernel/blend.py",
+    "kernels/rounds/kernel/densities.py",
     "kernels/rounds/kernel/exact.py",
     "kernels/rounds/kernel/search.py",
     "kernels/rounds/layer/completion.py",
