@@ -78,9 +78,10 @@ def find(connection: Connection, run_id: str) -> RunRow:
 
 
 def listed(connection: Connection, session_id: str) -> list[RunRow]:
-    """Return the runs of a session, newest first."""
+    """Return the runs of a session, newest first; of runs of one instant, one that is open."""
     query = select(*_COLUMNS).where(runs.c.session_id == session_id)
-    return [_run(row) for row in connection.execute(query.order_by(runs.c.created_at.desc()))]
+    newest_first = runs.c.created_at.desc(), runs.c.status.in_(OPEN).desc()
+    return [_run(row) for row in connection.execute(query.order_by(*newest_first))]
 
 
 def ended_for(connection: Connection, session_id: str, run_id: str, key: bytes) -> RunRow | None:
