@@ -34,11 +34,12 @@ from benchmarks import demo_binary, hospitals
 from benchmarks.federation import Federation, FederationFailed
 from benchmarks.pictures import BAND, DATA, MEAN, TRUTH, canvas
 from client_sdk import simulate
-from client_sdk.tables import draft
-from client_sdk.tables.column_seen import UNKNOWN
+from client_sdk.tables.draft import draft
+from client_sdk.tables.draft_limits import UNKNOWN
 from kernels.model.model import Model
 from kernels.model.prediction import predict
-from kernels.rounds.known import known, numbers_known
+from kernels.rounds.known import known
+from kernels.rounds.numbers_known import numbers_known
 from kernels.rounds.plan import stages_disclosed
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore

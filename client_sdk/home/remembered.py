@@ -2,11 +2,14 @@
 
 import json
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from kernels.rounds.position import Position
 from privacy.accounting.events import Release
 from privacy.ledger import Entry
 from privacy.securesum.records import VaultChanges
+
+if TYPE_CHECKING:
+    from kernels.rounds.position import Position
 
 
 @dataclass(frozen=True)
@@ -148,8 +151,8 @@ class Holding:
     """
 
     run: str
-    newest: Position
-    before: Position | None = None
+    newest: "Position"
+    before: "Position | None" = None
     made_by: tuple[int, int] | None = None
     deviations: int = 0
     vault: VaultChanges = field(default_factory=dict, repr=False)

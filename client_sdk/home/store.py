@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from client_sdk.home.disclosures import DisclosureLedger, EnteredRun
@@ -22,13 +22,14 @@ from client_sdk.home.remembered import (
     KnownSession,
     UnmaskedSamples,
 )
-from kernels.rounds.position import Position
-from kernels.rounds.program import Program
-from kernels.rounds.registry import restore
 from privacy.identity import Pins
 from privacy.ledger import Budget, Ledger
 from privacy.securesum.records import Joined, Step
 from privacy.securesum.terms import Terms
+
+if TYPE_CHECKING:
+    from kernels.rounds.position import Position
+    from kernels.rounds.program import Program
 
 _ADD_DEPARTURE = (
     "INSERT OR IGNORE INTO departures (at, session, run, epoch, slot, stage, algorithm, "
@@ -189,7 +190,7 @@ class Store:
             (holding.run, *(each.sum_index for each in kept)),
         )
 
-    def holding(self, run: str, program: Program) -> Holding | None:
+    def holding(self, run: str, program: "Program") -> Holding | None:
         """Return where this hospital is in a run, as it was last written."""
         query = "SELECT * FROM positions WHERE run = ? ORDER BY sum_index DESC"
         with self._file.reading():
@@ -460,5 +461,9 @@ def _run(row: sqlite3.Row) -> KnownRun:
     return replace(KnownRun(**row), fetched=bool(row["fetched"]), replayed=bool(row["replayed"]))
 
 
-def _position(program: Program, row: sqlite3.Row) -> Position:
+def _position(program: "Program", row: sqlite3.Row) -> "Position":
+    # Both need torch. Most commands read no position, and should not wait for it.
+    from kernels.rounds.position import Position
+    from kernels.rounds.registry import restore
+
     return Position(program, row["stage"], row["sum_index"], restore(row["state"]))

@@ -12,7 +12,8 @@ from typing import Any
 from markupsafe import Markup
 from sqlalchemy import Connection
 
-from kernels.rounds.known import known, numbers_known
+from kernels.rounds.known import known
+from kernels.rounds.numbers_known import numbers_known
 from kernels.rounds.plan import StageDisclosure, columns_read, stages_disclosed
 from kernels.rounds.program import Program
 from service.http.access import APPROVED

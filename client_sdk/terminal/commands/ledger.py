@@ -42,11 +42,11 @@ def ledger_command(
     Sessions without noise are listed separately: no ε covers them.
     """
     with reported():
-        from client_sdk.gate.policy import Policy
+        from client_sdk.gate.stated_policy import StatedPolicy
         from client_sdk.home.home import Home
         from privacy.ledger import Budget
 
-        budget = Budget(_NO_LIMIT, delta) if policy is None else Policy.read(policy).budget
+        budget = Budget(_NO_LIMIT, delta) if policy is None else StatedPolicy.read(policy).budget
         store = Home(home).read()
         try:
             ledgers = {source: store.ledger(source, budget) for source in store.charged_sources()}
@@ -81,7 +81,7 @@ def ledger_command(
 
 def _known_lines(source: str, ledger: "DisclosureLedger") -> Iterator[str]:
     """Yield what exact sums of a data source have made known, over all sessions."""
-    from kernels.rounds.known import MEMBERSHIP
+    from kernels.rounds.numbers_known import MEMBERSHIP
 
     yield (
         f"{source}: {ledger.runs} run(s) of {ledger.programs} program(s) entered, "

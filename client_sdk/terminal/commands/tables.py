@@ -63,7 +63,7 @@ def draft_schema(
     times = _pairs("--time-to-event", time_to_event)
     exposures = _pairs("--exposure", exposure)
     from client_sdk.errors import ClientError
-    from client_sdk.tables import draft
+    from client_sdk.tables.draft import draft
     from kernels.errors import KernelsError
 
     try:
@@ -88,10 +88,9 @@ def check_table(
 ) -> None:
     """Check TABLE against a schema, list all problems and show outcomes; nothing is sent."""
     from client_sdk.errors import ClientError
-    from client_sdk.tables import read_site, summarise
     from client_sdk.tables.draft import unfinished
+    from client_sdk.tables.summary import summarise_table
     from kernels.errors import KernelsError
-    from kernels.rounds.site.dealing import Dealing
     from kernels.tables.schema import Schema
 
     try:
@@ -102,7 +101,7 @@ def check_table(
         _fail([str(error)])
     problems = unfinished(parsed)
     try:
-        summary = summarise(read_site(table, parsed, held_out=0.0, dealing=Dealing.generate()))
+        summary = summarise_table(table, parsed)
     except (ClientError, KernelsError) as error:
         _fail([*problems, str(error)])
     if problems:

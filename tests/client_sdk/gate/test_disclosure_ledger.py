@@ -23,7 +23,8 @@ from client_sdk.home.disclosures import DisclosureLedger, EnteredRun
 from client_sdk.home.home import Home
 from client_sdk.home.remembered import Departure, KnownRun
 from client_sdk.terminal.command import application
-from kernels.rounds.known import Known, known, known_to_coordinator, known_to_hospitals
+from kernels.rounds.known import known, known_to_coordinator, known_to_hospitals
+from kernels.rounds.numbers_known import Known
 from kernels.rounds.program import Program
 from kernels.rounds.task import program_digest
 from privacy.securesum.records import Step
