@@ -20,7 +20,6 @@ from client_sdk.gate.stated_policy import StatedPolicy
 from client_sdk.home.disclosures import DisclosureLedger, EnteredRun
 from client_sdk.tables.summary import TableSummary
 from kernels.rounds.ensemble.open_ensemble import open_stage
-from kernels.rounds.numbers_known import Known
 from kernels.rounds.plan import (
     algorithms_of,
     columns_read,
@@ -30,6 +29,7 @@ from kernels.rounds.plan import (
 )
 from kernels.rounds.program import Program
 from kernels.rounds.site.parts import Part
+from kernels.rounds.stated.numbers_known import Known
 from kernels.rounds.task import program_digest
 from privacy.accounting.events import Release
 from privacy.errors import BudgetExceeded

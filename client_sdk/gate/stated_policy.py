@@ -17,7 +17,7 @@ from client_sdk.errors import PolicyFileError
 from client_sdk.gate import refusals
 from client_sdk.gate.dictionary import Dictionary
 from client_sdk.gate.recipes import Recipes
-from kernels.rounds.names import ALGORITHM_NAMES
+from kernels.rounds.stated.names import ALGORITHM_NAMES
 from privacy.errors import LedgerError
 from privacy.ledger import Budget
 

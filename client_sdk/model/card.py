@@ -16,8 +16,8 @@ from kernels.model.card_sections import Law, OutcomeLayer, Privacy, Served, expl
 from kernels.model.judged_outcome import JudgedOutcome
 from kernels.model.methods import FEDBNR
 from kernels.rounds.known import known
-from kernels.rounds.numbers_known import numbers_known
 from kernels.rounds.program import Program
+from kernels.rounds.stated.numbers_known import numbers_known
 from kernels.tables.schema import Categorical, Numeric
 from kernels.tables.targets import AnyTarget, Binary, Classes, Count, Target, TimeToEvent
 from privacy.identity import fingerprint

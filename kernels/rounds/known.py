@@ -7,9 +7,9 @@ noise protects them, and numbers are not counted.
 """
 
 from kernels.rounds.declaration import Made
-from kernels.rounds.numbers_known import Known
 from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
+from kernels.rounds.stated.numbers_known import Known
 
 
 def known(program: Program, *, members: int, blind: bool, members_only: bool = False) -> Known:

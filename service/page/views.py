@@ -13,9 +13,9 @@ from markupsafe import Markup
 from sqlalchemy import Connection
 
 from kernels.rounds.known import known
-from kernels.rounds.numbers_known import numbers_known
 from kernels.rounds.plan import StageDisclosure, columns_read, stages_disclosed
 from kernels.rounds.program import Program
+from kernels.rounds.stated.numbers_known import numbers_known
 from service.http.access import APPROVED
 from service.page.plots import steps_plot
 from service.page.shown_models import ShownModel, shown_models

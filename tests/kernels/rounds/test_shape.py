@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels.rounds.names import ALGORITHM_NAMES
 from kernels.rounds.registry import ALGORITHMS
+from kernels.rounds.stated.names import ALGORITHM_NAMES
 
 SHAPE = (
     *("NAME", "VERSION", "NEEDS", "MAKES", "Spec", "State"),
