@@ -34,6 +34,7 @@ MADE_ELSEWHERE = {
     "site.toml",  # a hospital's policy
     "dictionary.toml",
     "roster.json",
+    *("north.txt", "south.txt", "west.txt"),  # what `veilgp identity` prints
     "session.json",
     "schema.json",
     "veilgp.toml",  # an operator's settings

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 _ADD_DEPARTURE = (
     "INSERT OR IGNORE INTO departures (at, session, run, epoch, slot, stage, algorithm, "
-    "blocks, elements, octets, sha256, rows) VALUES (:at, :session, :run, :epoch, :slot, "
-    ":stage, :algorithm, :blocks, :elements, :octets, :sha256, :rows)"
+    "blocks, elements, octets, sha256, sum_number, rows) VALUES (:at, :session, :run, :epoch, "
+    ":slot, :stage, :algorithm, :blocks, :elements, :octets, :sha256, :sum_number, :rows)"
 )
 _ADD_CHARGE = (
     "INSERT INTO charges (source, at, session, run, epoch, slot, release, rows, noise) VALUES "
@@ -43,7 +43,8 @@ _ADD_CHARGE = (
 )
 _ADD_FAILURE = (
     "INSERT OR IGNORE INTO failures (at, session, run, epoch, slot, stage, algorithm, reason, "
-    "rows) VALUES (:at, :session, :run, :epoch, :slot, :stage, :algorithm, :reason, :rows)"
+    "sum_number, rows) VALUES (:at, :session, :run, :epoch, :slot, :stage, :algorithm, :reason, "
+    ":sum_number, :rows)"
 )
 _ADD_SAMPLES = (
     "INSERT OR IGNORE INTO samples (run, session, epoch, slot, samples, elements, octets, "
@@ -410,6 +411,11 @@ class Store:
         """Return a session as it was stored, or None."""
         row = self._row("SELECT * FROM sessions WHERE session = ?", session)
         return None if row is None else KnownSession(**row)
+
+    def session_names(self) -> dict[str, str]:
+        """Return the names of all sessions by their id, as the coordinator stated them."""
+        with self._file.reading():
+            return dict(self._db.execute("SELECT session, name FROM sessions").fetchall())
 
     def remember_session(self, session: KnownSession) -> None:
         """Store a session as it is when it is first seen."""

@@ -13,16 +13,6 @@ TablePath = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    schemas = typer.Typer(help="Schemas of tables.", no_args_is_help=True)
-    # A callback keeps `schema` a command group while it has only one command.
-    schemas.callback()(lambda: None)
-    schemas.command("draft")(draft_schema)
-    app.add_typer(schemas, name="schema")
-    app.command("check")(check_table)
-
-
 def draft_schema(
     table: TablePath,
     *,
