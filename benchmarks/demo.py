@@ -34,15 +34,16 @@ from benchmarks import demo_binary, hospitals
 from benchmarks.federation import Federation, FederationFailed
 from benchmarks.pictures import BAND, DATA, MEAN, TRUTH, canvas
 from client_sdk import simulate
-from client_sdk.tables import draft
-from client_sdk.tables.column_seen import UNKNOWN
+from client_sdk.tables.draft import draft
+from client_sdk.tables.draft_limits import UNKNOWN
 from kernels.model.model import Model
 from kernels.model.prediction import predict
-from kernels.rounds.known import known, numbers_known
+from kernels.rounds.known import known
 from kernels.rounds.plan import stages_disclosed
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
 from kernels.rounds.site.site import Site
+from kernels.rounds.stated.numbers_known import numbers_known
 from kernels.scores.metrics import TEN_LEVELS
 from kernels.tables.schema import Schema
 from kernels.tables.targets import Binary, Target

@@ -26,7 +26,7 @@ from client_sdk.gate.row_band import ProposedBand
 from client_sdk.home.home import Home
 from client_sdk.joining import offered
 from client_sdk.tables.dictionary_draft import draft_dictionary
-from client_sdk.tables.reading import count_rows
+from client_sdk.tables.schema_stream import count_rows
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Site
 

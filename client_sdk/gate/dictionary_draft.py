@@ -2,8 +2,8 @@
 
 from client_sdk.gate.dictionary import Entry
 from client_sdk.readable import quoted
-from client_sdk.tables.column_seen import FEW_ROWS, UNKNOWN
 from client_sdk.tables.dictionary_draft import DictionaryDraft, DraftedColumn
+from client_sdk.tables.draft_limits import FEW_ROWS, UNKNOWN
 
 _HEAD = f"""\
 # The data dictionary of one data source, for review. It stays at this hospital.

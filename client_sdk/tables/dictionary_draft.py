@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client_sdk.errors import DraftError
-from client_sdk.tables.column_seen import FEW_ROWS, UNKNOWN, ColumnSeen
+from client_sdk.tables.column_seen import ColumnSeen
+from client_sdk.tables.draft_limits import FEW_ROWS, UNKNOWN
 from client_sdk.tables.opening import open_table
 from kernels.tables.arrow_cells import as_numbers
 from kernels.tables.cells import read_numbers

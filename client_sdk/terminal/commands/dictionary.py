@@ -9,15 +9,6 @@ from client_sdk.terminal.commands.failures import reported
 from client_sdk.terminal.commands.tables import TablePath
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    dictionaries = typer.Typer(help="The site's own data dictionary.", no_args_is_help=True)
-    # A callback keeps `dictionary` a command group while it has only one command.
-    dictionaries.callback()(lambda: None)
-    dictionaries.command("draft")(draft_command)
-    app.add_typer(dictionaries, name="dictionary")
-
-
 def draft_command(
     table: TablePath,
     *,
