@@ -40,11 +40,12 @@ from client_sdk.errors import ClientError
 from kernels.errors import KernelsError
 from kernels.model.model import Model
 from kernels.model.prediction import predict
-from kernels.rounds.known import known, numbers_known
+from kernels.rounds.known import known
 from kernels.rounds.plan import stages_disclosed
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
 from kernels.rounds.site.site import Site
+from kernels.rounds.stated.numbers_known import numbers_known
 from kernels.scores.metrics import TEN_LEVELS
 from kernels.tables.targets import Target
 
