@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from client_sdk.readable import readable
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
-from kernels.rounds.forecast_in_words import expected_in_words
+from kernels.rounds.expected.forecast_in_words import expected_in_words
 from kernels.rounds.known import known
 from kernels.rounds.plan import StageDisclosure, columns_read, release_plan, stages_disclosed
 from kernels.rounds.program import Program

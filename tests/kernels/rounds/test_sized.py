@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from kernels.errors import ProgramError
-from kernels.rounds import sized, whole_program
+from kernels.rounds import sized
 from kernels.rounds.automatic import automatic_program
 from kernels.rounds.in_words import in_words
 from kernels.rounds.known import known
 from kernels.rounds.layer import completion
+from kernels.rounds.order import whole_program
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part
 from kernels.rounds.stated.band import check_band

@@ -235,7 +235,7 @@ def test_a_join_link_explains_itself_to_anyone_and_says_nothing_of_a_session(
     other = page(coordinator, "/join/00000000-0000-0000-0000-000000000001", None)
     assert (answer.status_code, answer.text) == (200, other.text)
     assert "Sepsis" not in answer.text
-    for command in ("identity", "policy draft", "join", "log"):
+    for command in ("identity", "policy draft", "approve", "join", "log"):
         assert f"veilgp {command}" in answer.text
 
 
