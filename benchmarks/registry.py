@@ -16,6 +16,7 @@ NAMES = (
     "predictive",
     "secure_sum",
     "session",
+    "shell",
     "statistics",
     "step_function",
     "synthetic",

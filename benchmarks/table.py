@@ -89,7 +89,8 @@ def measure(path: Path) -> dict[str, float]:
     """Take part with the table at `path`, and return the time and memory used."""
     from benchmarks.dealing import dealing_of
     from client_sdk.simulation import simulate
-    from client_sdk.tables import read_site, summarise
+    from client_sdk.tables.reading import read_site
+    from client_sdk.tables.summary import summarise
     from kernels.rounds.columns import moments
     from kernels.rounds.layer import linear
     from kernels.rounds.program import Program

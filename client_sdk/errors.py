@@ -9,6 +9,9 @@
     │   └── HomeNotWritten            home.not_written
     ├── LinkError                     link.invalid
     ├── RosterFileError               roster.file
+    ├── IdentityNotRead               roster.identity
+    ├── FingerprintNotOfKey           roster.fingerprint
+    ├── TwiceInRoster                 roster.twice
     ├── PolicyError                   policy.invalid
     │   ├── PolicyFileError           policy.file
     │   ├── PolicyNotApproved         policy.not_approved
@@ -148,6 +151,24 @@ class RosterFileError(ClientError):
     """A file is not a valid roster."""
 
     code = "roster.file"
+
+
+class IdentityNotRead(ClientError):
+    """A text is not what `veilgp identity --name NAME` prints, or a name cannot be a hospital's."""
+
+    code = "roster.identity"
+
+
+class FingerprintNotOfKey(ClientError):
+    """A hospital's fingerprint is not that of the key beside it: one of the two was changed."""
+
+    code = "roster.fingerprint"
+
+
+class TwiceInRoster(ClientError):
+    """Two hospitals of a roster have one name or one key, or there are too many."""
+
+    code = "roster.twice"
 
 
 # -- the site's policy

@@ -147,19 +147,19 @@ class RunCost(Event):
 
 @dataclass(frozen=True)
 class VectorLeft(Event):
-    """A masked vector was sent."""
+    """A masked vector was sent; `sum_number` as in `client_sdk.home.remembered.Departure`."""
 
     stage: int
     stages: int
     algorithm: str
-    sums: int
+    sum_number: int
     elements: int
     octets: int
     sha256: str
 
     def __str__(self) -> str:
         return (
-            f"Stage {self.stage + 1} of {self.stages}, {self.algorithm}: sum {self.sums}, "
+            f"Stage {self.stage + 1} of {self.stages}, {self.algorithm}: sum {self.sum_number}, "
             f"sent {self.elements} masked numbers, {self.octets} bytes "
             f"(SHA-256 {self.sha256[:16]}…)."
         )

@@ -33,7 +33,7 @@ from client_sdk.network.links import SessionLink
 from client_sdk.network.transport import AsyncTransport, Transport, run, run_async
 from client_sdk.progress import watching
 from client_sdk.tables.hospital_table import Changes
-from kernels.rounds import whole_program
+from kernels.rounds.order import whole_program
 from privacy.requests import host_of
 
 PathLike = str | os.PathLike[str]

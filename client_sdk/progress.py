@@ -60,7 +60,7 @@ class RichProgress:
                     completed=event.stage,
                     total=event.stages,
                     description=event.algorithm,
-                    detail=f"sum {event.sums}, {event.elements} numbers, masked",
+                    detail=f"sum {event.sum_number}, {event.elements} numbers, masked",
                 )
             case StepLearnt():  # the bar shows how far it is; a line for each step hides the rest
                 pass

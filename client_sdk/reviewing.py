@@ -15,7 +15,7 @@ from client_sdk.gate.row_band import ProposedBand, proposed
 from client_sdk.gate.table_check import Problem, TableCheck
 from client_sdk.home.home import Home
 from client_sdk.tables.hospital_table import HospitalTable, site_of
-from client_sdk.tables.reading import count_rows
+from client_sdk.tables.schema_stream import count_rows
 from kernels.errors import KernelsError
 from kernels.rounds.program import Program
 from kernels.rounds.site.dealing import Dealing

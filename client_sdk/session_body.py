@@ -12,9 +12,9 @@ from typing import Any
 
 from client_sdk.errors import DraftError
 from kernels.features.spec import VERSION as KERNEL_VERSION
-from kernels.rounds import whole_program
 from kernels.rounds.automatic import MAX_FEATURES, MAX_SUMS, automatic_program
 from kernels.rounds.noise_planning import with_noise
+from kernels.rounds.order import whole_program
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
 from kernels.rounds.sized import check_fits_smallest, sized_program

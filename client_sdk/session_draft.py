@@ -11,10 +11,10 @@ from typing import Any
 
 from client_sdk.errors import DraftError
 from client_sdk.readable import readable
-from kernels.rounds import whole_program
 from kernels.rounds.automatic import MAX_FEATURES, MAX_SUMS, automatic_program
 from kernels.rounds.in_words import in_words
 from kernels.rounds.noise_planning import with_noise
+from kernels.rounds.order import whole_program
 from kernels.rounds.program import Program
 from kernels.rounds.sized import sized_program
 from kernels.tables.schema import Schema

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from client_sdk.home.home import Home
 from client_sdk.model.model import GlobalModel
-from client_sdk.tables import read_site
 from client_sdk.tables.hospital_table import site_of
+from client_sdk.tables.reading import read_site
 from client_sdk.tables.schema_of import schema_of
 from kernels.errors import EmptyTable, ProgramError
 from kernels.model.artifact import Artifact

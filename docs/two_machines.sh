@@ -40,10 +40,9 @@ PY
 names="childrens geriatric trauma"
 for name in $names; do
     "$veilgp" check "$work/$name.csv" --schema "$work/schema.json"
-    key=$("$veilgp" identity --home "$work/$name" | grep -o '[0-9a-f]\{64\}')
-    echo "{\"name\": \"$name\", \"key\": \"$key\"}"
-done | tee "$work/keys" | grep -v name || true
-grep name "$work/keys" | jq -s '{members: .}' > "$work/roster.json"
+    "$veilgp" identity --name "$name" --home "$work/$name" > "$work/$name.txt"
+done
+"$veilgp" roster $(printf "$work/%s.txt " $names) > "$work/roster.json"
 
 session=$(ask $url/sessions --json "{\"name\": \"length of stay\", \"schema\": $(cat "$work/schema.json"), \"kernel\": {\"hidden\": [16], \"samples\": 50, \"seed\": 1},
  \"stages\": [{\"algorithm\": \"moments\"}, {\"algorithm\": \"exact\", \"parameters\": {\"steps\": 5, \"penalties\": [3.0]}}, {\"algorithm\": \"linear\"}, {\"algorithm\": \"recalibration\"}, {\"algorithm\": \"evaluation\"}],

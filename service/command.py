@@ -14,13 +14,11 @@ import uvicorn
 
 from privacy.health_check import Check
 from service import readiness
-from service.app import create_app
 from service.database import data_directory
 from service.database.database import Database
 from service.errors import ServiceError, SettingsError
 from service.http import logs, tokens
 from service.http.connections import BACKLOG, KEEP_ALIVE_S, guarded
-from service.sample import seed as seed_sample
 from service.settings import Settings, load
 
 _DataDir = Annotated[Path | None, typer.Option(help="Directory of all the coordinator's data.")]
@@ -34,14 +32,14 @@ _OTHER_FILES = 512
 
 def serve(arguments: Sequence[str]) -> None:
     """Run `veilgp serve` with these arguments."""
-    app = typer.Typer(add_completion=False)
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command()(_serve)
     _run(app, "veilgp serve", arguments)
 
 
 def token(arguments: Sequence[str]) -> None:
     """Run `veilgp token` with these arguments."""
-    app = typer.Typer(add_completion=False, no_args_is_help=True)
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
     app.callback()(_about_tokens)
     app.command("reset")(_reset)
     _run(app, "veilgp token", arguments)
@@ -49,13 +47,15 @@ def token(arguments: Sequence[str]) -> None:
 
 def doctor(arguments: Sequence[str]) -> None:
     """Run `veilgp doctor coordinator` with these arguments."""
-    app = typer.Typer(add_completion=False)
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command()(_doctor)
     _run(app, "veilgp doctor coordinator", arguments)
 
 
 def server(settings: Settings) -> uvicorn.Server:
     """Return the server of one process; it stops gracefully on SIGINT and SIGTERM."""
+    from service.app import create_app  # loads torch, for which tokens and checks need not wait
+
     config = uvicorn.Config(
         create_app(settings),
         host=settings.host,
@@ -197,6 +197,8 @@ def _announce_first(settings: Settings) -> None:
 
 
 def _seed(settings: Settings) -> None:
+    from service.sample import seed as seed_sample
+
     database = _database(settings)
     with database.changing() as connection:
         seed_sample(connection, now=time.time())

@@ -34,6 +34,8 @@ MADE_ELSEWHERE = {
     "site.toml",  # a hospital's policy
     "dictionary.toml",
     "roster.json",
+    *("north.txt", "south.txt", "west.txt"),  # what `veilgp identity` prints
+    *("A.json", "B.json", "north.json", "south.json", "west.json"),  # drafts of a schema
     "session.json",
     "schema.json",
     "veilgp.toml",  # an operator's settings

@@ -1,4 +1,4 @@
-"""What `kernels.rounds.forecast` expects beside what came out: `python -m benchmarks.dp.expected`.
+"""What `kernels.rounds.expected` expects beside what came out: `python -m benchmarks.dp.expected`.
 
 Of the rows of `benchmarks/results/dp.md` with 10 clients. V, the share that columns can explain, is
 that of the same route without privacy; the forecast is of the program with its noise and of the
@@ -19,7 +19,7 @@ from benchmarks.dp.plan import AUTO, CLIENTS, EPSILONS, MAIN, SEEDS, Cell
 from benchmarks.dp.routes import ROUTES, program
 from benchmarks.dp.tables import read_table
 from benchmarks.registry import RESULTS
-from kernels.rounds.forecast import explained
+from kernels.rounds.expected.forecast import explained
 from kernels.rounds.site.site import Part
 
 WITHOUT_PRIVACY: Mapping[str, str] = {AUTO: MAIN, MAIN: MAIN, "public_kernel": "public_kernel"}

@@ -31,7 +31,7 @@ from client_sdk.home.store import Store
 from client_sdk.network.exchange import Effects, Exchange, plain_object
 from client_sdk.network.links import SessionLink
 from client_sdk.tables.hospital_table import HospitalTable, site_of
-from kernels.rounds import whole_program
+from kernels.rounds.order import whole_program
 from kernels.rounds.plan import check_fits, declared, release_plan
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind

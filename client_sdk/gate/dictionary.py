@@ -24,11 +24,10 @@ from typing import Any
 from client_sdk.errors import DictionaryMismatch, PolicyFileError
 from client_sdk.gate import refusals
 from client_sdk.readable import quoted
-from client_sdk.tables.column_seen import UNKNOWN
+from client_sdk.tables.draft_limits import UNKNOWN
 from kernels.errors import SchemaError
-from kernels.rounds.plan import columns_read
-from kernels.tables.cells import canonical_label
 from kernels.tables.column_checks import label_code_problems, number_code_problems, within
+from kernels.tables.labels import canonical_label
 from kernels.tables.schema import Categorical, Schema
 from kernels.tables.targets import Binary, Classes, Count, Outcome, TimeToEvent
 
@@ -130,7 +129,7 @@ class Dictionary:
         """Yield a refusal for each column of a session's schema that does not contain its entry."""
         asked = Dictionary.containing(schema).entries
         exposures = {own.exposure for own in schema.outcomes if isinstance(own, Count)}
-        for name in columns_read(schema):
+        for name in schema.columns:
             entry = self.entries.get(name)
             if entry is None:
                 yield refusals.not_in_dictionary(name)

@@ -12,8 +12,8 @@ from textwrap import wrap
 
 from client_sdk.gate.dictionary import Dictionary, Entry
 from client_sdk.readable import quoted, readable
-from client_sdk.tables.column_seen import FEW_ROWS
 from client_sdk.tables.dictionary_draft import ColumnShown, look
+from client_sdk.tables.draft_limits import FEW_ROWS
 from kernels.tables.schema import Schema
 
 _HEAD = f"""\

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from client_sdk.readable import readable
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
-from kernels.rounds.forecast_in_words import expected_in_words
-from kernels.rounds.known import Known, known, numbers_known
+from kernels.rounds.expected.forecast_in_words import expected_in_words
+from kernels.rounds.known import known
 from kernels.rounds.plan import StageDisclosure, columns_read, release_plan, stages_disclosed
 from kernels.rounds.program import Program
+from kernels.rounds.stated.numbers_known import Known, numbers_known
 from privacy.accounting.cost import Cost, cost
 from privacy.accounting.promises import promised
 from privacy.securesum.terms import Terms

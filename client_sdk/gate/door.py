@@ -135,7 +135,7 @@ class Door:
         )
         header = step.message.encode()
         parts = (len(header).to_bytes(_LENGTH_BYTES, "big"), header, step.body)
-        departure = self._departure(entry, task, stage, answer.blocks, parts)
+        departure = self._departure(entry, task, answer.blocks, parts)
         self.home.store.commit(
             step,
             departure=None if again else departure,
@@ -155,7 +155,7 @@ class Door:
                     stage,
                     len(self.run.program.stages),
                     algorithm.NAME,
-                    self._sums(entry, task.slot),
+                    departure.sum_number,
                     task.length,
                     departure.octets,
                     departure.sha256,
@@ -213,7 +213,7 @@ class Door:
             began=began,
             noise=b"" if noise is None else noise.name,
             samples=samples,
-            failure=self._failure(entry, task, stage, failures[0]) if failures else None,
+            failure=self._failure(entry, task, failures[0]) if failures else None,
         )
 
     def _wait(self, stage: int, algorithm: Algorithm, began: float) -> Effects[None]:
@@ -301,9 +301,8 @@ class Door:
             )
         store.charge(charge)
 
-    def _failure(
-        self, entry: EpochEntry, task: Task, stage: int, failed: ComputationFailed
-    ) -> Failure:
+    def _failure(self, entry: EpochEntry, task: Task, failed: ComputationFailed) -> Failure:
+        stage, sum_index = self.run.place(task)
         return Failure(
             at=self.exchange.clock.now().isoformat(timespec="seconds"),
             session=str(self.run.session),
@@ -313,29 +312,18 @@ class Door:
             stage=stage,
             algorithm=task.statistic,
             reason=str(failed),
+            sum_number=sum_index + 1,
             rows=self.table.journalled.hex(),
         )
-
-    def _sums(self, entry: EpochEntry, slot: int) -> int:
-        """Count the sums of the run that this hospital has answered, including this one."""
-        epochs = self.home.client.journal.epochs.values()
-        answered = {
-            (other.name, number)
-            for other in epochs
-            if other.name[:2] == entry.name[:2]
-            for number, known in other.slots.items()
-            if known.uploaded is not None and not known.abandoned
-        }
-        return len(answered | {(entry.name, slot)})
 
     def _departure(
         self,
         entry: EpochEntry,
         task: Task,
-        stage: int,
         blocks: tuple[str, ...],
         parts: tuple[bytes | memoryview, ...],
     ) -> Departure:
+        stage, sum_index = self.run.place(task)
         digest = hashlib.sha256()
         for part in parts:
             digest.update(part)
@@ -351,5 +339,6 @@ class Door:
             elements=task.length,
             octets=sum(memoryview(part).nbytes for part in parts),
             sha256=digest.hexdigest(),
+            sum_number=sum_index + 1,
             rows=self.table.journalled.hex(),
         )

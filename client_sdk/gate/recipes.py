@@ -10,13 +10,14 @@ knows an algorithm by name.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from client_sdk.errors import PolicyFileError, RecipeForbidden
 from client_sdk.gate import refusals
 from kernels.features.spec import Architecture
-from kernels.rounds.plan import declared
-from kernels.rounds.program import Program
+
+if TYPE_CHECKING:
+    from kernels.rounds.program import Program
 
 Interval = tuple[float, float]
 
@@ -92,8 +93,10 @@ class Recipes:
             )
         return cls(**plain)
 
-    def problems(self, program: Program) -> Iterator[RecipeForbidden]:
+    def problems(self, program: "Program") -> Iterator[RecipeForbidden]:
         """Yield a refusal for each parameter of a program that is outside these ranges."""
+        from kernels.rounds.plan import declared  # loads the algorithms, and so torch
+
         for kernel in program.kernels:
             if kernel.squared_norm_bound is None:
                 yield refusals.unbounded_kernel(kernel.architecture)
@@ -134,7 +137,7 @@ class Recipes:
             yield refusals.public_set_forbidden(public_set)
 
 
-def numbers_in(program: Program) -> dict[str, tuple[float, ...]]:
+def numbers_in(program: "Program") -> dict[str, tuple[float, ...]]:
     """Return the numbers of a program that have a range, by its name, each different one once."""
     kernels = program.kernels
     found = {

@@ -41,7 +41,7 @@ from client_sdk.errors import (
 )
 from client_sdk.gate.rows_in_a_sum import RowsInASum
 from client_sdk.readable import quoted, readable
-from kernels.rounds.known import MEMBERSHIP, Known
+from kernels.rounds.stated.numbers_known import MEMBERSHIP, Known
 from privacy.ledger import Ledger
 
 # -- what the session requests

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from client_sdk.errors import OutgrewRowBand, RowBandChanged
 from client_sdk.home.store import Store
-from client_sdk.tables.reading import count_rows
+from client_sdk.tables.schema_stream import count_rows
 
 LEAST = 4096
 """The smallest band that is proposed: all small hospitals have the same."""

@@ -9,7 +9,7 @@ ask for instead.
 import math
 from dataclasses import dataclass
 
-from kernels.rounds.site.site import Part
+from kernels.rounds.site.parts import Part
 
 
 @dataclass(frozen=True)

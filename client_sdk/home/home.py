@@ -29,18 +29,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from client_sdk.errors import DealingLost, HomeDamaged, HomeExposed, HomeInUse, HomeNotWritten
 from client_sdk.home.store import Store
+from kernels.rounds.site.dealing import Dealing
 from privacy.errors import InvalidKey
 from privacy.identity import Identity, Randomness
 from privacy.securesum.client import Client
 from privacy.securesum.records import Step
 from privacy.securesum.sealing import KEM_SECRET_BYTES
-
-if TYPE_CHECKING:
-    from kernels.rounds.site.dealing import Dealing
 
 VARIABLE = "VEILGP_HOME"
 _DEALING_BYTES = 32
@@ -71,9 +69,9 @@ class OpenHome:
     store: Store
 
     @property
-    def dealing(self) -> "Dealing":
+    def dealing(self) -> Dealing:
         """What deals this hospital's rows to parts."""
-        return _dealing_by(self.dealing_secret)
+        return Dealing(self.dealing_secret)
 
     def keep(self, step: Step[Any]) -> None:
         """Write a step to disk; only then may its message be sent."""
@@ -130,10 +128,10 @@ class Home:
         with self.open() as home:
             return home.identity
 
-    def dealing(self) -> "Dealing":
+    def dealing(self) -> Dealing:
         """Return the secret that deals this hospital's rows; create the home if there is none."""
         if self._identity() is not None:
-            return _dealing_by(self._dealing_secret())
+            return Dealing(self._dealing_secret())
         with self.open() as home:
             return home.dealing
 
@@ -263,12 +261,6 @@ class Home:
                 "or move the journal away and have a new identity confirmed."
             )
         self._journal_path.unlink()
-
-
-def _dealing_by(secret: bytes) -> "Dealing":
-    from kernels.rounds.site.dealing import Dealing  # imports torch, which takes seconds
-
-    return Dealing(secret)
 
 
 def _read_secret(path: Path) -> bytes | None:

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from client_sdk.errors import HomeDamaged, HomeNotWritten
 
-VERSION = 12
+VERSION = 13
 _WAIT_S = 30
 """For another process that has the file locked."""
 _TABLES = """
@@ -36,8 +36,8 @@ CREATE TABLE vault (name TEXT PRIMARY KEY, content BLOB NOT NULL) STRICT;
 CREATE TABLE departures (
     at TEXT NOT NULL, session TEXT NOT NULL, run TEXT NOT NULL, epoch INTEGER NOT NULL,
     slot INTEGER NOT NULL, stage INTEGER NOT NULL, algorithm TEXT NOT NULL, blocks TEXT NOT NULL,
-    elements INTEGER NOT NULL, octets INTEGER NOT NULL, sha256 TEXT NOT NULL, rows TEXT NOT NULL,
-    PRIMARY KEY (session, run, epoch, slot)
+    elements INTEGER NOT NULL, octets INTEGER NOT NULL, sha256 TEXT NOT NULL,
+    sum_number INTEGER NOT NULL, rows TEXT NOT NULL, PRIMARY KEY (session, run, epoch, slot)
 ) STRICT;
 CREATE TABLE sessions (
     session TEXT PRIMARY KEY, address TEXT NOT NULL, name TEXT NOT NULL, member TEXT NOT NULL,
@@ -65,7 +65,7 @@ CREATE TABLE disclosures (
 CREATE TABLE failures (
     at TEXT NOT NULL, session TEXT NOT NULL, run TEXT NOT NULL, epoch INTEGER NOT NULL,
     slot INTEGER NOT NULL, stage INTEGER NOT NULL, algorithm TEXT NOT NULL, reason TEXT NOT NULL,
-    rows TEXT NOT NULL, PRIMARY KEY (session, run, epoch, slot)
+    sum_number INTEGER NOT NULL, rows TEXT NOT NULL, PRIMARY KEY (session, run, epoch, slot)
 ) STRICT;
 CREATE TABLE row_bands (
     source TEXT PRIMARY KEY, rows INTEGER NOT NULL, chosen_by TEXT NOT NULL

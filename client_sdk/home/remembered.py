@@ -2,17 +2,23 @@
 
 import json
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from kernels.rounds.position import Position
 from privacy.accounting.events import Release
 from privacy.ledger import Entry
 from privacy.securesum.records import VaultChanges
+
+if TYPE_CHECKING:
+    from kernels.rounds.position import Position
 
 
 @dataclass(frozen=True)
 class Departure:
     """A vector that left: which numbers, how many, and the hash of the bytes as they were sent.
 
+    sum_number: of the sum that it was sent for, counted from 1 over the run. It is the same at all
+        hospitals and at the coordinator, because only sums whose total was used are counted: if one
+        is abandoned, the vector for its repetition has the same number, and another epoch or slot.
     rows: the digest of the rows that it was computed from, including rows to add and to remove.
     """
 
@@ -27,14 +33,16 @@ class Departure:
     elements: int
     octets: int
     sha256: str
+    sum_number: int
     rows: str = ""
 
     def line(self) -> str:
         """Return one line for people."""
         return (
-            f"{self.at}  run {self.run}  epoch {self.epoch} sum {self.slot}  stage {self.stage} "
-            f"{self.algorithm}  {', '.join(json.loads(self.blocks))}: {self.elements} numbers, "
-            f"{self.octets} bytes, masked  SHA-256 {self.sha256}  of rows {self.rows[:16]}"
+            f"{self.at}  run {self.run}  sum {self.sum_number} (epoch {self.epoch}, slot "
+            f"{self.slot})  stage {self.stage + 1} {self.algorithm}  "
+            f"{', '.join(json.loads(self.blocks))}: {self.elements:,} numbers, "
+            f"{self.octets:,} bytes, masked  SHA-256 {self.sha256}  of rows {self.rows[:16]}"
         )
 
 
@@ -77,6 +85,7 @@ class Charge:
 class Failure:
     """A sum for which this hospital could not compute its numbers; the reason is shown only here.
 
+    sum_number: as of a `Departure`.
     rows: the digest of the rows that it was computed from, including rows to add and to remove.
     """
 
@@ -88,14 +97,15 @@ class Failure:
     stage: int
     algorithm: str
     reason: str
+    sum_number: int
     rows: str = ""
 
     def line(self) -> str:
         """Return one line for people."""
         return (
-            f"{self.at}  run {self.run}  epoch {self.epoch} sum {self.slot}  stage {self.stage} "
-            f"{self.algorithm}  THIS SITE COULD NOT COMPUTE: {self.reason}  of rows "
-            f"{self.rows[:16]}"
+            f"{self.at}  run {self.run}  sum {self.sum_number} (epoch {self.epoch}, slot "
+            f"{self.slot})  stage {self.stage + 1} {self.algorithm}  THIS SITE COULD NOT "
+            f"COMPUTE: {self.reason}  of rows {self.rows[:16]}"
         )
 
 
@@ -148,8 +158,8 @@ class Holding:
     """
 
     run: str
-    newest: Position
-    before: Position | None = None
+    newest: "Position"
+    before: "Position | None" = None
     made_by: tuple[int, int] | None = None
     deviations: int = 0
     vault: VaultChanges = field(default_factory=dict, repr=False)

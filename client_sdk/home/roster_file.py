@@ -7,12 +7,12 @@ The person who passes the file vouches for it.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from client_sdk.errors import RosterFileError
-from privacy.identity import check_key
+from privacy.identity import Member, check_key
 
 
 def read_roster(path: str | os.PathLike[str]) -> dict[str, bytes]:
@@ -28,6 +28,13 @@ def read_roster(path: str | os.PathLike[str]) -> dict[str, bytes]:
             f"the roster {str(path)!r} does not have the form "
             f'{{"members": [{{"name": …, "key": …}}]}}: {error}'
         ) from error
+
+
+def roster_text(members: Iterable[Member]) -> str:
+    """Return a roster file with these members, in their order."""
+    plain = ({"name": member.name, "key": member.key.hex()} for member in members)
+    lines = ",\n".join(f"  {json.dumps(each, ensure_ascii=False)}" for each in plain)
+    return f'{{"members": [\n{lines}\n]}}'
 
 
 def members_of(plain: Mapping[str, Any]) -> dict[str, bytes]:

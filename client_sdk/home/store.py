@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from client_sdk.home.disclosures import DisclosureLedger, EnteredRun
@@ -22,18 +22,19 @@ from client_sdk.home.remembered import (
     KnownSession,
     UnmaskedSamples,
 )
-from kernels.rounds.position import Position
-from kernels.rounds.program import Program
-from kernels.rounds.registry import restore
 from privacy.identity import Pins
 from privacy.ledger import Budget, Ledger
 from privacy.securesum.records import Joined, Step
 from privacy.securesum.terms import Terms
 
+if TYPE_CHECKING:
+    from kernels.rounds.position import Position
+    from kernels.rounds.program import Program
+
 _ADD_DEPARTURE = (
     "INSERT OR IGNORE INTO departures (at, session, run, epoch, slot, stage, algorithm, "
-    "blocks, elements, octets, sha256, rows) VALUES (:at, :session, :run, :epoch, :slot, "
-    ":stage, :algorithm, :blocks, :elements, :octets, :sha256, :rows)"
+    "blocks, elements, octets, sha256, sum_number, rows) VALUES (:at, :session, :run, :epoch, "
+    ":slot, :stage, :algorithm, :blocks, :elements, :octets, :sha256, :sum_number, :rows)"
 )
 _ADD_CHARGE = (
     "INSERT INTO charges (source, at, session, run, epoch, slot, release, rows, noise) VALUES "
@@ -42,7 +43,8 @@ _ADD_CHARGE = (
 )
 _ADD_FAILURE = (
     "INSERT OR IGNORE INTO failures (at, session, run, epoch, slot, stage, algorithm, reason, "
-    "rows) VALUES (:at, :session, :run, :epoch, :slot, :stage, :algorithm, :reason, :rows)"
+    "sum_number, rows) VALUES (:at, :session, :run, :epoch, :slot, :stage, :algorithm, :reason, "
+    ":sum_number, :rows)"
 )
 _ADD_SAMPLES = (
     "INSERT OR IGNORE INTO samples (run, session, epoch, slot, samples, elements, octets, "
@@ -189,7 +191,7 @@ class Store:
             (holding.run, *(each.sum_index for each in kept)),
         )
 
-    def holding(self, run: str, program: Program) -> Holding | None:
+    def holding(self, run: str, program: "Program") -> Holding | None:
         """Return where this hospital is in a run, as it was last written."""
         query = "SELECT * FROM positions WHERE run = ? ORDER BY sum_index DESC"
         with self._file.reading():
@@ -410,6 +412,11 @@ class Store:
         row = self._row("SELECT * FROM sessions WHERE session = ?", session)
         return None if row is None else KnownSession(**row)
 
+    def session_names(self) -> dict[str, str]:
+        """Return the names of all sessions by their id, as the coordinator stated them."""
+        with self._file.reading():
+            return dict(self._db.execute("SELECT session, name FROM sessions").fetchall())
+
     def remember_session(self, session: KnownSession) -> None:
         """Store a session as it is when it is first seen."""
         with self._file.writing():
@@ -460,5 +467,9 @@ def _run(row: sqlite3.Row) -> KnownRun:
     return replace(KnownRun(**row), fetched=bool(row["fetched"]), replayed=bool(row["replayed"]))
 
 
-def _position(program: Program, row: sqlite3.Row) -> Position:
+def _position(program: "Program", row: sqlite3.Row) -> "Position":
+    # Both need torch. Most commands read no position, and should not wait for it.
+    from kernels.rounds.position import Position
+    from kernels.rounds.registry import restore
+
     return Position(program, row["stage"], row["sum_index"], restore(row["state"]))

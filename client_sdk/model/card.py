@@ -18,8 +18,9 @@ from kernels.model.figures import count, figure, share
 from kernels.model.judged_outcome import JudgedOutcome
 from kernels.model.methods import FEDBNR
 from kernels.model.score_errors import OutcomeErrors, TargetErrors
-from kernels.rounds.known import known, numbers_known
+from kernels.rounds.known import known
 from kernels.rounds.program import Program
+from kernels.rounds.stated.numbers_known import numbers_known
 from kernels.scores.metrics import LEVELS
 from kernels.tables.schema import Categorical, Numeric
 from kernels.tables.targets import AnyTarget, Binary, Classes, Count, Target, TimeToEvent

@@ -18,8 +18,9 @@ from client_sdk.model.outcomes import Floats, OutcomePredictions, SurvivalCurves
 from client_sdk.model.predictions import Intervals, Predictions
 from client_sdk.model.vouching import read_certificate, vouched_for
 from client_sdk.plots import calibration, reliability, roc, survival
-from client_sdk.tables import SchemaStream, open_table
 from client_sdk.tables.hospital_table import site_of
+from client_sdk.tables.opening import open_table
+from client_sdk.tables.schema_stream import SchemaStream
 from kernels.errors import KernelsError
 from kernels.model.artifact import Artifact
 from kernels.model.judged_outcome import JudgedOutcome

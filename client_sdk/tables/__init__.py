@@ -1,4 +1,4 @@
-"""The hospital's table, of any supported type, read in bounded memory for `kernels.tables.records`.
+"""The hospital's table, of any supported type, read in bounded memory by a schema.
 
 source        the interface of every table: named columns, read repeatedly in pieces
 opening       the type of a given object or path
@@ -7,6 +7,7 @@ frames        pandas, polars, pyarrow
 csv_file      a CSV file, streamed
 parquet_file  a Parquet file, streamed by row groups
 folder        a folder of such files, as one table
+schema_stream  the columns of a source that a schema names, as cells
 reading       a source read with a schema: the site that takes part in a session
 summary       the counts that a site's policy limits, and how its outcomes are read
 draft         a draft schema for a table, to be edited
@@ -15,21 +16,3 @@ checking/     a table compared with a schema, column by column
 schema_of     a schema in any of the forms in which people have one
 by_site       tables of several sites: a list, or rows with labels
 """
-
-from client_sdk.tables.draft import Draft, draft
-from client_sdk.tables.opening import open_table
-from client_sdk.tables.reading import SchemaStream, read_records, read_site
-from client_sdk.tables.source import TableSource
-from client_sdk.tables.summary import TableSummary, summarise
-
-__all__ = [
-    "Draft",
-    "SchemaStream",
-    "TableSource",
-    "TableSummary",
-    "draft",
-    "open_table",
-    "read_records",
-    "read_site",
-    "summarise",
-]

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -83,6 +82,8 @@ def _length(column: Column) -> int:
 def _column(values: object) -> Column:
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return combined(values)
+    import narwhals as nw  # a table in a file does not wait for it
+
     series = nw.from_native(values, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
         return arrow_of(series)

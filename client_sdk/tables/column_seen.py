@@ -7,21 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from client_sdk.tables.draft_limits import FEW_NUMBERS, FEW_ROWS, MOST_LEVELS, UNKNOWN
 from kernels.tables.arrow_cells import Column, as_labels, as_numbers
 from kernels.tables.cells import are_dates, read_labels, read_numbers
 from kernels.tables.schema import Categorical, Feature, Numeric
-
-UNKNOWN = "?"
-"""The unit of a number in a draft."""
-
-MOST_LEVELS = 30
-"""A text column with more distinct labels is not treated as categorical."""
-
-FEW_ROWS = 10
-"""A level with fewer rows should be merged with others."""
-
-FEW_NUMBERS = 10
-"""A column of at most so many distinct numbers may have codes."""
 
 _CODE = re.compile(r"0\d+")
 """Text with a leading zero is a code; of numbers the label has none."""

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from client_sdk.errors import DraftError
-from client_sdk.tables.column_seen import UNKNOWN, ColumnSeen
+from client_sdk.tables.column_seen import ColumnSeen
+from client_sdk.tables.draft_limits import UNKNOWN
 from client_sdk.tables.opening import open_table
 from client_sdk.tables.source import TableSource
 from client_sdk.tables.target_draft import DraftedTarget, count, target, time_to_event

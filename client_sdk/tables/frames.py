@@ -1,13 +1,14 @@
 """Dataframes: pandas, polars, pyarrow, through narwhals."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import narwhals as nw
+from typing import TYPE_CHECKING, Any
 
 from client_sdk.tables.arrays import arrow_of
 from client_sdk.tables.source import BATCH_ROWS
 from kernels.tables.arrow_cells import Column
+
+if TYPE_CHECKING:
+    import narwhals as nw
 
 
 class Frame:

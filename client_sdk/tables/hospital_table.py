@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
-from client_sdk.tables import TableSummary, read_records, read_site, summarise
+from client_sdk.tables.reading import read_records, read_site
+from client_sdk.tables.summary import TableSummary, summarise
 from kernels.rounds.plan import site_dealing
 from kernels.rounds.program import Program
 from kernels.rounds.site.dealing import Dealing

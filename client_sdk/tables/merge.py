@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from client_sdk.errors import SchemasDiffer
-from client_sdk.tables.column_seen import UNKNOWN
 from client_sdk.tables.draft import Draft
+from client_sdk.tables.draft_limits import UNKNOWN
 from kernels.errors import SchemaRefused
-from kernels.tables.cells import canonical_label
+from kernels.tables.labels import canonical_label
 from kernels.tables.schema import Categorical, Feature, Numeric, Schema
 from kernels.tables.targets import AnyTarget, Binary, Classes, Count, Target, TimeToEvent, kind_of
 

@@ -5,10 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
-from narwhals.exceptions import DuplicateError
 
 from client_sdk.errors import FileNotThere, NotATable, UnknownSuffix
 from client_sdk.tables.arrays import ArrayColumns, of_array
@@ -48,6 +46,9 @@ def open_table(data: object) -> TableSource:
 
 
 def _open_frame(data: Any) -> TableSource:
+    import narwhals as nw  # a table in a file does not wait for it
+    from narwhals.exceptions import DuplicateError
+
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     try:

@@ -7,11 +7,11 @@ of it leaves the hospital.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
+from kernels.tables.checked_rows import CheckedRows
 from kernels.tables.outcome_cells import positions
-from kernels.tables.records import Records
 from kernels.tables.schema import Schema
 from kernels.tables.targets import Binary, Classes, Count, Outcome, TimeToEvent
 
@@ -42,13 +42,13 @@ class LevelsSummary:
         absent = [repr(level) for level in self.outcome.levels if level not in present]
         return [f"no row here has {', '.join(absent)}: is the spelling right?"] if absent else []
 
-    def look(self, columns: Tensor) -> "LevelsSummary":
+    def look(self, columns: NDArray[np.float64]) -> "LevelsSummary":
         """Return the summary with further rows."""
-        codes, levels = columns[:, 0].long(), self.outcome.levels
+        codes, levels = columns[:, 0].astype(np.int64), self.outcome.levels
         if isinstance(self.outcome, Binary):
             event = levels.index(self.outcome.event)
-            codes = torch.where(codes == 1, event, 1 - event)
-        more = torch.bincount(codes, minlength=len(levels)).tolist()
+            codes = np.where(codes == 1, event, 1 - event)
+        more = np.bincount(codes, minlength=len(levels)).tolist()
         return replace(self, rows=tuple(a + b for a, b in zip(self.rows, more, strict=True)))
 
     def __str__(self) -> str:
@@ -86,14 +86,14 @@ class CountSummary:
             return ["all counts here are 0: is the column the right one?"]
         return []
 
-    def look(self, columns: Tensor) -> "CountSummary":
+    def look(self, columns: NDArray[np.float64]) -> "CountSummary":
         """Return the summary with further rows."""
         counts = columns[:, 0]
         return CountSummary(
             self.outcome,
             self.rows + len(counts),
             self.total + float(counts.sum()),
-            max([self.largest, *counts.max().reshape(-1).tolist()]),
+            float(counts.max(initial=self.largest)),
             self.zeros + int((counts == 0).sum()),
             self.exposure + float(columns[:, 1].sum()),
         )
@@ -153,7 +153,7 @@ class TimeSummary:
             found.append("most rows were observed for less than one interval: choose shorter ones")
         return found
 
-    def look(self, columns: Tensor) -> "TimeSummary":
+    def look(self, columns: NDArray[np.float64]) -> "TimeSummary":
         """Return the summary with further rows."""
         times, happened = columns[:, 0], columns[:, 1] == 1
         first, last = self.outcome.intervals[0], self.outcome.intervals[-1]
@@ -186,11 +186,11 @@ class OutcomesSeen:
         self._where = positions(schema.outcomes)
         self._found = [_nothing_of(outcome) for outcome in schema.outcomes]
 
-    def look(self, records: Records) -> None:
+    def look(self, rows: CheckedRows) -> None:
         """Look at further rows."""
-        if records.outcomes is None or not len(records):
+        if rows.outcomes is None or not len(rows):
             return
-        columns = [records.outcomes[:, where] for where in self._where]
+        columns = [rows.outcomes[:, where] for where in self._where]
         self._found = [own.look(columns[place]) for place, own in enumerate(self._found)]
 
     def found(self) -> tuple[OutcomeSummary, ...]:

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from client_sdk.errors import UnreadableFile
 from client_sdk.tables.source import BATCH_ROWS, check_names
 from kernels.tables.arrow_cells import Column
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _BUFFER = 1 << 20
 
@@ -36,7 +39,9 @@ class ParquetFile:
                 while (batch := self._next(batches, group)) is not None:
                     yield {name: batch.column(name) for name in columns}
 
-    def _opened(self) -> pq.ParquetFile:
+    def _opened(self) -> "pq.ParquetFile":
+        import pyarrow.parquet as pq  # a CSV file does not wait for it
+
         try:
             return pq.ParquetFile(self._path, buffer_size=_BUFFER)
         except PermissionError:

@@ -2,14 +2,18 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import torch
+import numpy as np
 
 from client_sdk.tables.outcome_summary import OutcomesSeen, OutcomeSummary, number_columns
-from kernels.rounds.site.site import Part, Site
+from kernels.rounds.site.parts import Part
+from kernels.tables.checked_rows import CheckedRows
 from kernels.tables.chunks import CHUNK_ROWS
-from kernels.tables.records import Records
 from kernels.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from kernels.rounds.site.site import Site
 
 LevelRows = Mapping[str, Mapping[str, int]]
 """For each column with levels, the number of rows of each level that occurs."""
@@ -69,19 +73,19 @@ class Ranges:
         self._names = [column.name for column in schema.numeric]
         self._names += [target.name for target in schema.real] + [*numbers.values()]
         self._of_outcomes = [*numbers]
-        self._least = torch.full((len(self._names),), torch.inf, dtype=torch.float64)
+        self._least = np.full(len(self._names), np.inf)
         self._most = -self._least
 
-    def look(self, records: Records) -> None:
+    def look(self, rows: CheckedRows) -> None:
         """Look at further rows."""
-        if not len(records):
+        if not len(rows):
             return
-        rest = [] if records.targets is None else [records.targets]
-        rest += [] if records.outcomes is None else [records.outcomes[:, self._of_outcomes]]
-        least = records.numeric.masked_fill(records.missing, torch.inf)
-        most = records.numeric.masked_fill(records.missing, -torch.inf)
-        self._least = self._least.minimum(torch.cat([least, *rest], dim=1).amin(0))
-        self._most = self._most.maximum(torch.cat([most, *rest], dim=1).amax(0))
+        rest = [] if rows.targets is None else [rows.targets]
+        rest += [] if rows.outcomes is None else [rows.outcomes[:, self._of_outcomes]]
+        least = np.where(rows.missing, np.inf, rows.numeric)
+        most = np.where(rows.missing, -np.inf, rows.numeric)
+        self._least = np.minimum(self._least, np.concatenate([least, *rest], axis=1).min(0))
+        self._most = np.maximum(self._most, np.concatenate([most, *rest], axis=1).max(0))
 
     def found(self) -> dict[str, tuple[float, float]]:
         """Return the ranges of all columns that have a value."""
@@ -89,41 +93,51 @@ class Ranges:
         return {name: (least, most) for name, least, most in both if least <= most}
 
 
-def summarise(site: Site) -> TableSummary:
+class _LevelsSeen:
+    """The rows of each level of columns and outcomes, in the rows seen so far."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._columns = schema.categorical
+        self._counts = [np.zeros(len(column.levels), np.int64) for column in self._columns]
+        self._outcomes = OutcomesSeen(schema)
+
+    def look(self, rows: CheckedRows) -> None:
+        for count, codes in zip(self._counts, rows.levels.T, strict=True):
+            count += np.bincount(codes[codes >= 0], minlength=len(count))
+        self._outcomes.look(rows)
+
+    def found(self) -> LevelRows:
+        """Return the rows of each level that occurs."""
+        found = {
+            column.name: {
+                level: rows
+                for level, rows in zip(column.levels, count.tolist(), strict=True)
+                if rows
+            }
+            for column, count in zip(self._columns, self._counts, strict=True)
+        }
+        of_outcomes = self._outcomes.found()
+        return found | {name: rows for each in of_outcomes for name, rows in each.levels().items()}
+
+
+def summarise(site: "Site") -> TableSummary:
     """Return the counts of a site's rows; its parts are read once."""
     schema, held_out = site.schema, (Part.STOPPING, Part.CALIBRATION)
     ranges, outcomes = Ranges(schema), OutcomesSeen(schema)
-    levels = {
-        part: _level_rows(site, part, ranges, outcomes) for part in (Part.TRAINING, *held_out)
-    }
-    rows = {part: site.count(part) for part in held_out}
-    training = site.count(Part.TRAINING)
+    rows = dict.fromkeys((Part.TRAINING, *held_out), 0)
+    levels = {part: _LevelsSeen(schema) for part in rows}
+    for part in rows:
+        for records in site.parts[part].in_pieces(CHUNK_ROWS) if part in site.parts else ():
+            rows[part] += len(records)
+            for seen in (ranges, outcomes, levels[part]):
+                seen.look(records.checked)
+    training = rows.pop(Part.TRAINING)
     return TableSummary(
         rows=training + sum(rows.values()),
         training_rows=training,
-        level_rows=levels.pop(Part.TRAINING),
+        level_rows=levels.pop(Part.TRAINING).found(),
         held_out_rows=rows,
         ranges=ranges.found(),
         outcomes=outcomes.found(),
-        held_out_level_rows=levels,
+        held_out_level_rows={part: own.found() for part, own in levels.items()},
     )
-
-
-def _level_rows(site: Site, part: Part, ranges: Ranges, outcomes: OutcomesSeen) -> LevelRows:
-    """Return the rows of each level of a part; ranges and outcomes look at its rows too."""
-    columns, own = site.schema.categorical, OutcomesSeen(site.schema)
-    counts = [torch.zeros(len(column.levels), dtype=torch.int64) for column in columns]
-    pieces = site.parts[part].in_pieces(CHUNK_ROWS) if part in site.parts else ()
-    for records in pieces:
-        ranges.look(records)
-        outcomes.look(records)
-        own.look(records)
-        for count, codes in zip(counts, records.levels.unbind(1), strict=True):
-            count += torch.bincount(codes[codes >= 0], minlength=len(count))
-    found = {
-        column.name: {
-            level: rows for level, rows in zip(column.levels, count.tolist(), strict=True) if rows
-        }
-        for column, count in zip(columns, counts, strict=True)
-    }
-    return found | {name: rows for each in own.found() for name, rows in each.levels().items()}

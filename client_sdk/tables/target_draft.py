@@ -14,7 +14,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from client_sdk.errors import DraftError
-from client_sdk.tables.column_seen import FEW_NUMBERS, FEW_ROWS, MOST_LEVELS, UNKNOWN, ColumnSeen
+from client_sdk.tables.column_seen import ColumnSeen
+from client_sdk.tables.draft_limits import FEW_NUMBERS, FEW_ROWS, MOST_LEVELS, UNKNOWN
 from kernels.tables.targets import AnyTarget, Binary, Classes, Count, Target, TimeToEvent
 
 _EVENTS = frozenset(

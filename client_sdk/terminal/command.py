@@ -1,7 +1,6 @@
 """The shell command `veilgp`."""
 
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points, version
 from typing import Annotated
 
 import typer
@@ -10,23 +9,101 @@ from client_sdk.terminal.commands import (
     card,
     check,
     doctor,
+    identity,
     ledger,
+    log,
     policy,
     predict,
+    roster,
     session,
     session_draft,
     sources,
     tables,
     verify,
 )
+from client_sdk.terminal.workflow import Command, Section, application_of
+
+_HOSPITAL = (
+    Section(
+        "Prepare a table; nothing is sent",
+        (
+            Command("schema draft", "Draft a table's schema, to agree on", tables.draft_schema),
+            Command(
+                "schema merge", "Merge all sites' drafts into one schema", tables.merge_schemas
+            ),
+            Command("check", "Compare a table with a schema or a session", check.check_command),
+        ),
+    ),
+    Section(
+        "Know who takes part",
+        (
+            Command(
+                "identity", "Show this hospital's key and fingerprint", identity.identity_command
+            ),
+            Command("roster", "Make roster.json from all identities", roster.roster_command),
+            Command(
+                "confirm", "Confirm a member's key after a telephone call", identity.confirm_command
+            ),
+        ),
+    ),
+    Section(
+        "Take part in a session",
+        (
+            Command(
+                "doctor hospital", "Check whether this machine is ready", doctor.hospital_command
+            ),
+            Command("policy draft", "Draft a policy that allows a session", policy.draft_command),
+            Command("approve", "Accept policy and members, and enrol", policy.approve_command),
+            Command("join", "Take part with a table, and get the model", session.join_command),
+        ),
+    ),
+    Section(
+        "See what has left",
+        (
+            Command("log", "List what has left this hospital", log.log_command),
+            Command("ledger", "Show what became known and was spent", ledger.ledger_command),
+        ),
+    ),
+    Section(
+        "Use a model; nothing is sent",
+        (
+            Command("card", "Show what a model predicts, and how well", card.card),
+            Command("verify", "Show which hospitals vouch for a model", verify.verify),
+            Command("predict", "Predict every row of a table", predict.predict),
+        ),
+    ),
+    Section(
+        "Decide later on",
+        (
+            Command(
+                "approve-table", "Approve a table that has changed", sources.approve_table_command
+            ),
+            Command(
+                "row-band", "Choose for how many rows answers are timed", sources.row_band_command
+            ),
+            Command(
+                "withdraw", "Withdraw samples of this hospital's model", session.withdraw_command
+            ),
+        ),
+    ),
+)
+"""What a hospital does, in this order."""
+
+_COORDINATOR = (
+    ("serve", "Run the coordinator"),
+    ("token", "Replace the admin's token"),
+    ("doctor coordinator", "Check whether a coordinator is in order"),
+)
+"""Commands of another package: entry points, which are looked for when one of them runs."""
 
 
 def application() -> typer.Typer:
     """Build the command line."""
-    app = typer.Typer(
+    app = application_of(
+        (*_HOSPITAL, _study()),
         name="veilgp",
         help="Hospitals train one Gaussian process together; the coordinator only ever sees sums.",
-        no_args_is_help=True,
+        epilog="veilgp COMMAND --help explains a command.",
     )
 
     @app.callback(invoke_without_command=True)
@@ -37,43 +114,37 @@ def application() -> typer.Typer:
         ] = False,
     ) -> None:
         if show_version:
+            from importlib.metadata import version
+
             typer.echo(f"veilgp {version('veilgp')}")
             raise typer.Exit
 
-    app.command("predict")(predict.predict)
-    app.command("card")(card.card)
-    app.command("verify")(verify.verify)
-    app.command("ledger")(ledger.ledger_command)
-    session.register(app)
-    policy.register(app)
-    session_draft.register(app)
-    sources.register(app)
-    tables.register(app)
-    check.register(app)
-    _add_plugins(app, "veilgp.commands")
-    _add_plugins(doctor.register(app), "veilgp.doctor")
     return app
 
 
-def _add_plugins(app: typer.Typer, group: str) -> None:
-    for plugin in entry_points(group=group):
-        app.command(
-            plugin.name,
-            help="Part of the coordinator; needs the 'server' extra of veilgp.",
-            context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-            add_help_option=False,
-        )(_of_plugin(plugin))
+def _study() -> Section:
+    """Return the commands of who runs a study."""
+    drafting = Command(
+        "session draft", "Draft a session, with its program to edit", session_draft.draft_command
+    )
+    theirs = (Command(words, said, _run_by(words), passes_on=True) for words, said in _COORDINATOR)
+    return Section("Run a study; the coordinator needs veilgp[server]", (drafting, *theirs))
 
 
-def _of_plugin(plugin: EntryPoint) -> Callable[[typer.Context], None]:
+def _run_by(words: str) -> Callable[[typer.Context], None]:
     """Return a command that passes its arguments to another package, imported only then."""
 
     def command(context: typer.Context) -> None:
+        from importlib.metadata import entry_points
+
+        group = "veilgp.doctor" if words.startswith("doctor ") else "veilgp.commands"
+        found = entry_points(group=group, name=words.rpartition(" ")[2])
         try:
-            run = plugin.load()
-        except ModuleNotFoundError as error:
+            run = next(iter(found)).load()
+        except (StopIteration, ModuleNotFoundError) as error:
+            what = getattr(error, "name", None) or "the package 'service'"
             typer.echo(
-                f"{plugin.name} is part of the coordinator and needs {error.name}, which is not "
+                f"veilgp {words} is part of the coordinator and needs {what}, which is not "
                 "installed. Install it with: pip install 'veilgp[server]'",
                 err=True,
             )
@@ -85,4 +156,4 @@ def _of_plugin(plugin: EntryPoint) -> Callable[[typer.Context], None]:
 
 def main() -> None:
     """Run the command line."""
-    application()()
+    application()(prog_name="veilgp")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from client_sdk.errors import (
@@ -23,7 +24,7 @@ from client_sdk.errors import (
     PolicyFileError,
     TransportError,
 )
-from client_sdk.gate.policy import Policy
+from client_sdk.gate.stated_policy import StatedPolicy
 from client_sdk.home.home import Home
 from client_sdk.network.exchange import (
     HEADER,
@@ -37,10 +38,12 @@ from client_sdk.network.exchange import (
     plain_object,
 )
 from client_sdk.network.links import SessionLink
-from client_sdk.network.transport import Transport, run
 from client_sdk.readable import printable
 from privacy.errors import PrivacyError
 from privacy.health_check import Check
+
+if TYPE_CHECKING:
+    from client_sdk.network.transport import Transport
 
 LEAST_FREE = 256 << 20
 """Bytes of free disk space below which writing the journal may soon fail."""
@@ -113,7 +116,7 @@ def of_disk(path: str | os.PathLike[str] | None) -> Check:
 def of_policy(file: Path, *, today: date) -> Check:
     """Check that the policy can be read and has not expired."""
     try:
-        policy = Policy.read(file)
+        policy = StatedPolicy.read(file)
     except PolicyFileError as error:
         return Check("policy", str(error), "correct the file, or start with `veilgp policy draft`")
     if policy.expires is not None and policy.expires < today:
@@ -144,7 +147,7 @@ def of_coordinator(
     ca: Path | None,
     allow_http: bool,
     clock: Clock,
-    transport: Transport | None = None,
+    transport: "Transport | None" = None,
 ) -> Iterator[Check]:
     """Check that the coordinator is reachable and trusted, and compare protocol and clock."""
     try:
@@ -153,6 +156,8 @@ def of_coordinator(
         yield Check("link", str(error), "copy the whole link from the invitation, in quotes")
         return
     try:
+        from client_sdk.network.transport import run  # loads httpx, which only a link needs
+
         answer = run(_asked(), parsed.origin, ca=ca, transport=transport)
     except CertificateRefused as error:
         fix = (

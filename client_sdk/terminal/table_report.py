@@ -1,15 +1,16 @@
 """What `veilgp check` prints of a table compared with a schema, by column, at home only."""
 
+import shutil
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import typer
 
 from client_sdk.readable import readable
+from client_sdk.terminal.plain_table import table_lines
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from client_sdk.tables.checking.report import ColumnReport, TableReport
 
 LEVELS_SHOWN = 6
@@ -20,7 +21,9 @@ _LEAST_WIDTH = 120
 
 def show(report: "TableReport") -> None:
     """Print a report: columns and outcomes to standard output, what to look at to the other."""
-    _print(_columns_of(report))
+    typer.echo(f"{report.rows} rows")
+    for line in _columns_of(report):
+        typer.echo(line)
     for outcome in report.outcomes:
         typer.echo(readable(f"  {outcome}"))
     for sentence in _doubts(report):
@@ -46,22 +49,22 @@ def show(report: "TableReport") -> None:
     typer.echo(f"{name} does not fit the schema.", err=True)
 
 
-def _columns_of(report: "TableReport") -> "Table":
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    shown = Table(box=box.SIMPLE_HEAD, title=f"{report.rows} rows", title_justify="left")
-    for heading in ("column", "kind", "missing", "range, or rows by level", "bounds", ""):
-        shown.add_column(heading, justify="right" if heading == "missing" else "left")
+def _columns_of(report: "TableReport") -> Iterator[str]:
     misfits = {misfit.column for misfit in report.misfits}
+    rows = []
     for own in report.columns:
         mark = "does not fit" if own.name in misfits else "look at it" if own.doubts else ""
         kind = own.kind if own.role == "feature" else f"{own.role} ({own.kind})"
         kind = own.role if own.role == own.kind else kind
         cells = own.name, kind, _missing(own), _content(own), _bounds(own), mark
-        shown.add_row(*(Text(readable(cell)) for cell in cells))
-    return shown
+        rows.append([readable(cell) for cell in cells])
+    width = shutil.get_terminal_size((_LEAST_WIDTH, 24)).columns
+    return table_lines(
+        ("column", "kind", "missing", "range, or rows by level", "bounds", ""),
+        rows,
+        width=width if sys.stdout.isatty() else max(width, _LEAST_WIDTH),
+        right={"missing"},
+    )
 
 
 def _missing(own: "ColumnReport") -> str:
@@ -93,7 +96,7 @@ def _bounds(own: "ColumnReport") -> str:
 
 
 def _doubts(report: "TableReport") -> Iterator[str]:
-    from client_sdk.tables.column_seen import FEW_ROWS
+    from client_sdk.tables.draft_limits import FEW_ROWS
 
     for own in report.columns:
         for sentence in own.doubts:
@@ -104,12 +107,3 @@ def _doubts(report: "TableReport") -> Iterator[str]:
     for outcome in report.outcomes:
         for sentence in outcome.doubts():
             yield f"target {outcome.name!r}: {sentence}"
-
-
-def _print(table: "Table") -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=max(console.width, _LEAST_WIDTH))
-    console.print(table)

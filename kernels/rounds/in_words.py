@@ -5,7 +5,7 @@ The hospital's own disclosure says the same of every stage, and more about what 
 
 from kernels.features.spec import KernelSpec
 from kernels.rounds import sized
-from kernels.rounds.forecast_in_words import expected_in_words
+from kernels.rounds.expected.forecast_in_words import expected_in_words
 from kernels.rounds.known import known_to_coordinator, known_to_hospitals
 from kernels.rounds.plan import models_after_choice, stages_disclosed
 from kernels.rounds.program import Program

@@ -18,8 +18,8 @@ from kernels.model.model import Model, check_choices
 from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.declaration import Answers, Before, Made
+from kernels.rounds.order.stage_order import EVERYTHING, Step, unmet
 from kernels.rounds.registry import algorithm_of, installed
-from kernels.rounds.stage_order import EVERYTHING, Step, unmet
 from kernels.strict_json import decode_object, encode_json, is_newer, is_number, parse_json
 from kernels.tables.schema import Schema
 from kernels.tables.targets import Target

@@ -19,9 +19,9 @@ from kernels.errors import ProgramError
 from kernels.rounds.declaration import Made
 from kernels.rounds.judging import evaluation
 from kernels.rounds.layer import update
+from kernels.rounds.order.stage_order import left
 from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
-from kernels.rounds.stage_order import left
 
 
 class Kind(StrEnum):

@@ -37,44 +37,14 @@ from kernels.rounds.known import known
 from kernels.rounds.layer import completion
 from kernels.rounds.plan import dealt_share, summed_together
 from kernels.rounds.program import Program
-from kernels.rounds.site.site import Part
+from kernels.rounds.site.parts import Part
+from kernels.rounds.stated.band import check_band
+from kernels.rounds.stated.default_limits import LEAST_ROWS, RATIO, ROWS_PER_FEATURE
 from kernels.tables.schema import Schema
 
-LEAST_ROWS = 50
-"""What a hospital's policy asks for by default: rows of its own that are summed together."""
-ROWS_PER_FEATURE = 3.0
-"""The same of training rows, for each feature of the kernel."""
-RATIO = 0.5
-"""The most exact numbers that become known, by default, per cell of the other members' rows."""
-SMALLEST_BAND, LARGEST_BAND = 16, 1 << 20
 _DEVIATIONS = 2.0
 _TRAINING = frozenset({Part.TRAINING})
 _HELD_OUT = frozenset({Part.STOPPING, Part.CALIBRATION})
-
-
-def band_of(rows: int) -> int:
-    """Return the band of a table: the largest power of two that is at most its rows.
-
-    >>> [band_of(rows) for rows in (123, 128, 303)]
-    [64, 128, 256]
-    """
-    if rows < SMALLEST_BAND:
-        raise ProgramError(
-            f"{rows} rows are fewer than {SMALLEST_BAND}, the smallest band: such a table can only "
-            "take part with differential privacy, which needs no band"
-        )
-    return min(1 << (rows.bit_length() - 1), LARGEST_BAND)
-
-
-def check_band(rows: object) -> int:
-    """Return a stated band, or refuse it."""
-    if type(rows) is not int or rows & (rows - 1) or not SMALLEST_BAND <= rows <= LARGEST_BAND:
-        raise ProgramError(
-            f"smallest_table must be a power of two from {SMALLEST_BAND} to {LARGEST_BAND:,}, not "
-            f"{rows!r:.40}: the largest that is at most the rows of the smallest table, such as "
-            "128 for 128 to 255 rows. It is public, so an exact number would say too much"
-        )
-    return rows
 
 
 def dealt_at_least(rows: int, share: float) -> int:

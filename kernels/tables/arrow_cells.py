@@ -8,9 +8,13 @@ In CSV every cell is text. The text of a numeric column is read as a number, wit
 and without thousands separators; spaces around it are ignored, and the texts in MISSING are missing
 cells, as are the column's own missing codes. The text of a categorical column is its label: a code
 007 stays 007, and NA is a label.
+
+Arrow's `to_numpy`, `array` and `scalar` import pandas wherever it is installed, which takes longer
+than reading most tables. What is read from a file is converted without them.
 """
 
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -45,9 +49,9 @@ def as_numbers(column: Column, *, text: bool = False, missing_codes: Codes = ())
         return np.full(len(column), np.nan)
     if pa.types.is_decimal(kind):
         # By its digits, as from CSV: Arrow's own conversion is not always rounded correctly.
-        return _to_numpy(pc.cast(pc.cast(column, pa.string()), pa.float64()))
+        return _values(pc.cast(pc.cast(column, pa.string()), pa.float64()), null=np.nan)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return _to_numpy(pc.cast(column, pa.float64(), safe=False))
+        return _values(pc.cast(column, pa.float64(), safe=False), null=np.nan)
     if _is_text(kind):
         return _parsed(column, missing_codes) if text else _to_numpy(column)
     if pa.types.is_boolean(kind):
@@ -68,13 +72,14 @@ def as_labels(column: Column) -> Cells:
         return _unreadable(column)
     if not pa.types.is_dictionary(column.type):
         column = pc.dictionary_encode(column)
-    codes = _to_numpy(pc.fill_null(column.indices.cast(pa.int64()), -1)).astype(np.int64)
+    codes = _values(column.indices.cast(pa.int64()), null=-1)
     distinct = column.dictionary.to_pylist()
     if decimals:
         distinct = [None if each is None else f"{each:f}" for each in distinct]
-    elif floats and not column.dictionary.null_count:
+    elif floats:
         # The digits of a float are the shortest at its own precision, so its type must be kept.
-        distinct = [*_to_numpy(column.dictionary)]
+        own = kind.to_pandas_dtype()
+        distinct = [None if each is None else own(each) for each in distinct]
     return Coded(as_array_of(distinct), codes)
 
 
@@ -92,6 +97,22 @@ def _to_numpy(column: pa.Array) -> NDArray[np.generic]:
     return values
 
 
+def _values(column: pa.Array, *, null: float) -> NDArray[Any]:
+    """Return a column of integers or floats as an array, with `null` where it has none."""
+    if column.null_count:
+        nulls = np.full(len(column), null, column.type.to_pandas_dtype())
+        filled = pa.Array.from_buffers(column.type, len(column), [None, pa.py_buffer(nulls)])
+        column = pc.coalesce(column, filled)
+    return np.from_dlpack(column)
+
+
+def _texts(words: Sequence[str]) -> pa.Array:
+    """Return texts as a column."""
+    data = [word.encode() for word in words]
+    ends = np.cumsum([0, *map(len, data)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(data), pa.py_buffer(ends), pa.py_buffer(b"".join(data)))
+
+
 def _unreadable(column: pa.Array) -> NDArray[np.generic]:
     """Return placeholder cells whose type determines why they are refused."""
     return np.zeros(len(column), "datetime64[s]" if pa.types.is_temporal(column.type) else "V1")
@@ -100,13 +121,13 @@ def _unreadable(column: pa.Array) -> NDArray[np.generic]:
 def _parsed(column: pa.Array, missing_codes: Codes) -> Cells:
     trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
     known = [*MISSING, *(code for code in missing_codes if isinstance(code, str))]
-    words = pc.is_in(trimmed, value_set=pa.array(known))
-    trimmed = pc.if_else(words, pa.scalar(None, pa.string()), trimmed)
+    nothing = pa.nulls(len(column), pa.string())
+    trimmed = pc.if_else(pc.is_in(trimmed, value_set=_texts(known)), nothing, trimmed)
     try:
-        return _to_numpy(pc.cast(trimmed, pa.float64()))
+        return _values(pc.cast(trimmed, pa.float64()), null=np.nan)
     except pa.ArrowInvalid:  # some cells are not numbers; the exception quotes one
         are_numbers = pc.match_substring_regex(trimmed, _NUMBER)
-        numbers = pc.if_else(are_numbers, trimmed, pa.scalar(None, pa.string()))
-        cells = _to_numpy(pc.cast(numbers, pa.float64())).astype(object)
-        cells[_to_numpy(pc.fill_null(pc.invert(are_numbers), fill_value=False))] = _NO_NUMBER
+        numbers = pc.if_else(are_numbers, trimmed, nothing)
+        cells = _values(pc.cast(numbers, pa.float64()), null=np.nan).astype(object)
+        cells[_values(pc.invert(are_numbers).cast(pa.int8()), null=0) == 1] = _NO_NUMBER
         return as_array(cells)

@@ -10,9 +10,9 @@ label of its digits: 3 and 3.0 are "3", and 0.5 is "0.5". Booleans are the label
 
 A cell means the same in every format. Dataframes convert integers to floats in columns with missing
 cells, and write them to CSV as 3.0; booleans become True there. So the *text* that software writes
-for a number, a boolean or NaN is read as that number, boolean or NaN (`canonical_label`), wherever
-it is, and a schema's levels are compared in the same way. Other text is unchanged: 007 stays 007,
-and 1.10 stays 1.10.
+for a number, a boolean or NaN is read as that number, boolean or NaN, wherever it is, and a
+schema's levels are compared in the same way (`kernels.tables.labels`). Other text is unchanged:
+007 stays 007, and 1.10 stays 1.10.
 
 **Missing codes** of a column (`missing_codes` in a schema) are missing cells, too.
 
@@ -20,7 +20,6 @@ Nothing here raises because of a cell: Python's own exceptions would quote the c
 """
 
 import math
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -29,19 +28,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.tables.labels import canonical_label, label_of_float
+
 _MOST_DIGITS = 100
 
 Codes = Collection[float | str]
 """Cells of one column that mean "missing": of a column of labels, canonical labels."""
-
-_FLOAT = re.compile(r"-?(?:0|[1-9][0-9]*)\.0+|-?[1-9](?:\.[0-9]+)?e(?:-[0-9]+|\+?[0-9]{2,})|-0")
-"""How software writes floats that are integers, or very large or small."""
-_WORDS = {
-    **dict.fromkeys(("True", "TRUE"), "true"),
-    **dict.fromkeys(("False", "FALSE"), "false"),
-    **dict.fromkeys(("NaN", "nan"), ""),
-}
-"""How software writes booleans and NaN."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,20 +153,6 @@ def read_label(cell: object, missing_codes: Codes = ()) -> str | None:
     return "" if missing_codes and label in missing_codes else label
 
 
-def canonical_label(text: str) -> str:
-    """Return the label that a text means; levels of a schema are the same if these are equal.
-
-    >>> [canonical_label(text) for text in ("3.0", "1e+16", "True", "NaN", "007", "1.10", "NA")]
-    ['3', '10000000000000000', 'true', '', '007', '1.10', 'NA']
-    """
-    if _FLOAT.fullmatch(text):
-        whole, point, zeros = text.partition(".")
-        if point and not zeros.strip("0"):  # without float64: a code may have more digits
-            return "0" if whole == "-0" else whole
-        return _digits(float(text))
-    return _WORDS.get(text, text)
-
-
 def _label(cell: object) -> str | None:
     if cell is None:
         return ""
@@ -186,17 +164,15 @@ def _label(cell: object) -> str | None:
         # Python refuses to print integers of thousands of digits, and no code is that long.
         return str(int(cell)) if abs(int(cell)) < 10**_MOST_DIGITS else None
     if isinstance(cell, Real):
-        return _digits(cell if type(cell) in _SINGLE else float(cell))
+        return _of_single(cell) if type(cell) in _SINGLE else label_of_float(float(cell))
     return None
 
 
 _SINGLE: tuple[type[object], ...] = (np.float16, np.float32)
 
 
-def _digits(number: Any) -> str:
-    """Return the shortest digits that give this number at its precision; "" for NaN."""
-    if math.isnan(number):
-        return ""
-    if not math.isfinite(number):
-        return str(float(number))
-    return np.format_float_positional(number + 0.0, trim="-")  # −0 is 0
+def _of_single(number: Any) -> str:
+    """Return the shortest digits at the number's own precision."""
+    if not np.isfinite(number):
+        return label_of_float(float(number))
+    return np.format_float_positional(number + 0, trim="-")  # −0 is 0

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from kernels.errors import SchemaError, WrongBounds, WrongCodes, WrongField, WrongLevels
 from kernels.strict_json import is_number, is_text
-from kernels.tables.cells import canonical_label
+from kernels.tables.labels import canonical_label
 
 MOST_CODES = 20
 """The most missing codes of a column."""

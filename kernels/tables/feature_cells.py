@@ -20,7 +20,8 @@ from kernels.errors import (
     OutOfBounds,
     UnknownLevel,
 )
-from kernels.tables.cells import Cells, Codes, are_dates, canonical_label, read_labels, read_numbers
+from kernels.tables.cells import Cells, Codes, are_dates, read_labels, read_numbers
+from kernels.tables.labels import canonical_label
 from kernels.tables.problems import BadCells, Problems
 from kernels.tables.schema import Categorical, Numeric
 from kernels.tables.targets import Target

@@ -13,8 +13,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from kernels.tables.cells import canonical_label, read_label, read_number
+from kernels.tables.cells import read_label, read_number
 from kernels.tables.curves import Curve
+from kernels.tables.labels import canonical_label
 from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.standardiser import CLIP, Scale, Shares, Standardiser, features_of_levels
 

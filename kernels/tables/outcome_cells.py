@@ -30,10 +30,10 @@ from kernels.tables.cells import (
     Cells,
     Codes,
     are_dates,
-    canonical_label,
     read_labels,
     read_numbers,
 )
+from kernels.tables.labels import canonical_label
 from kernels.tables.problems import BadCells, Problems
 from kernels.tables.targets import LARGEST_COUNT, Binary, Classes, Count, Outcome, TimeToEvent
 

@@ -12,21 +12,23 @@ does not depend on their order, and two equal rows count twice. All of this stay
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.tables.records import Records
+if TYPE_CHECKING:
+    from kernels.tables.records import Records
 
 _ROW, _PATIENT = b"veilgp/row/1", b"veilgp/patient/1"
 
 
-def row_keys(records: Records) -> list[bytes]:
+def row_keys(records: "Records") -> list[bytes]:
     """Return 32 bytes for each row, equal for the rows of one patient."""
     return _cells(records) if records.patients is None else _patients(records.patients)
 
 
-def keys_and_hashes(records: Records) -> tuple[list[bytes], list[bytes]]:
+def keys_and_hashes(records: "Records") -> tuple[list[bytes], list[bytes]]:
     """Return `row_keys` and the row hashes: 32 bytes for each row, equal for equal rows."""
     keys = row_keys(records)
     return keys, keys if records.patients is None else _cells(records, keys)
@@ -59,7 +61,7 @@ class Fingerprint:
         return hashlib.sha256(b"veilgp/table/1" + self.rows.to_bytes(8, "big") + total).digest()
 
 
-def _cells(records: Records, patients: list[bytes] | None = None) -> list[bytes]:
+def _cells(records: "Records", patients: list[bytes] | None = None) -> list[bytes]:
     columns = [records.numeric, records.missing, records.levels]
     columns += [own for own in (records.targets, records.outcomes) if own is not None]
     # Adding 0.0 turns −0 into 0: they are the same number.

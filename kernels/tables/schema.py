@@ -44,7 +44,6 @@ from kernels.strict_json import (
     is_text,
     parse_json,
 )
-from kernels.tables.cells import canonical_label
 from kernels.tables.column_checks import (
     bound_problems,
     label_code_problems,
@@ -54,6 +53,7 @@ from kernels.tables.column_checks import (
     repeated,
     unit_problems,
 )
+from kernels.tables.labels import canonical_label
 from kernels.tables.targets import (
     TARGET_KINDS,
     AnyTarget,

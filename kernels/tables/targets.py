@@ -22,7 +22,6 @@ from typing import ClassVar
 
 from kernels.errors import SchemaError, WrongBounds, WrongCodes, WrongField, WrongLevels
 from kernels.strict_json import is_number, is_text
-from kernels.tables.cells import canonical_label
 from kernels.tables.column_checks import (
     bound_problems,
     label_code_problems,
@@ -31,6 +30,7 @@ from kernels.tables.column_checks import (
     number_code_problems,
     unit_problems,
 )
+from kernels.tables.labels import canonical_label
 
 MOST_CLASSES = 50
 """A sum has one matrix for each class."""

@@ -13,9 +13,10 @@ from markupsafe import Markup
 from sqlalchemy import Connection
 
 from kernels.rounds.in_words import in_words
-from kernels.rounds.known import known, numbers_known
+from kernels.rounds.known import known
 from kernels.rounds.plan import columns_read, stages_disclosed
 from kernels.rounds.program import Program
+from kernels.rounds.stated.numbers_known import numbers_known
 from service import models
 from service.http.access import APPROVED, ModelAccess
 from service.page import learning

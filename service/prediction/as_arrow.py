@@ -35,7 +35,7 @@ from torch import Tensor
 
 from kernels.outcomes.predictions import OutcomePrediction
 from kernels.tables.arrow_cells import as_labels, as_numbers
-from kernels.tables.records import exposure_columns
+from kernels.tables.checked_rows import exposure_columns
 from kernels.tables.schema import Schema
 from kernels.tables.targets import Binary, Classes, Target, TimeToEvent
 from service.http.request_models import RequestModel

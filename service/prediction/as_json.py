@@ -29,8 +29,9 @@ from kernels.model.methods import METHODS
 from kernels.model.prediction import Interval, Predictions
 from kernels.outcomes.named_parts import NamedPart
 from kernels.outcomes.predictions import OutcomePrediction
+from kernels.tables.checked_rows import exposure_columns
 from kernels.tables.problems import ROWS_SHOWN
-from kernels.tables.records import Records, exposure_columns
+from kernels.tables.records import Records
 from kernels.tables.schema import Schema
 from kernels.tables.targets import Binary, Classes, Count, TimeToEvent, kind_of
 from service.http.request_models import RequestModel, read_table_json

@@ -26,7 +26,7 @@ from torch import Tensor
 from kernels.model.methods import methods_of
 from kernels.model.model import Model
 from kernels.model.prediction import predict_outcomes
-from kernels.tables.records import exposure_columns
+from kernels.tables.checked_rows import exposure_columns
 from kernels.tables.schema import Numeric, Schema
 from kernels.tables.targets import AnyTarget, Classes
 from service.http.request_models import RequestModel, read_table_json

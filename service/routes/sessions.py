@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, status
 
 from kernels.errors import ProgramError, SchemaError, SpecError, TableError
-from kernels.rounds.forecast import Expected, Forecast
-from kernels.rounds.forecast_in_words import forecasts
+from kernels.rounds.expected.forecast import Expected, Forecast
+from kernels.rounds.expected.forecast_in_words import forecasts
 from kernels.rounds.program import Program
 from privacy.errors import AccountingError
 from privacy.securesum.errors import TermsError

@@ -17,7 +17,6 @@ from sqlalchemy import Connection, RowMapping, delete, insert, select
 from kernels.errors import KernelsError, NoProspect, ProgramError
 from kernels.model.model import MOST_CHOICES
 from kernels.model.noise_plan import NoisePlan
-from kernels.rounds import whole_program
 from kernels.rounds.automatic import (
     LEAST_FEATURES,
     LEAST_SUMS,
@@ -27,9 +26,10 @@ from kernels.rounds.automatic import (
 )
 from kernels.rounds.declaration import PublicRows
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
-from kernels.rounds.forecast import check_prospect
+from kernels.rounds.expected.forecast import check_prospect
 from kernels.rounds.in_words import in_words as sentences
 from kernels.rounds.noise_planning import with_noise
+from kernels.rounds.order import whole_program
 from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
 from kernels.rounds.shared.public_set import public_records

@@ -15,9 +15,10 @@ from client_sdk.errors import TooManyNumbers
 from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.policy import Policy
 from client_sdk.home.disclosures import DisclosureLedger, EnteredRun
-from kernels.rounds.known import MEMBERSHIP, known
+from kernels.rounds.known import known
 from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
+from kernels.rounds.stated.numbers_known import MEMBERSHIP
 from privacy.securesum.terms import default_terms
 from tests.client_sdk.hospitals import permissive
 

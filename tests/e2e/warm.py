@@ -16,7 +16,7 @@ from pathlib import Path
 
 _FORKING = multiprocessing.get_context("forkserver")
 _FORKING.set_forkserver_preload(
-    ["client_sdk.terminal.command", "client_sdk.joining", "service.command"]
+    ["client_sdk.terminal.command", "client_sdk.joining", "service.command", "service.app"]
 )
 
 

@@ -139,7 +139,7 @@ def test_the_hospitals_command_finds_the_coordinators() -> None:
 
 def test_without_the_server_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = EntryPoint("serve", "no_such_package:serve", "veilgp.commands")
-    monkeypatch.setattr("client_sdk.terminal.command.entry_points", lambda **_: [missing])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [missing])
     outcome = CliRunner().invoke(application(), ["serve", "--port", "1"])
     assert outcome.exit_code == 1
     assert "pip install 'veilgp[server]'" in outcome.output

@@ -130,8 +130,8 @@ def test_a_clock_before_this_software_is_wrong() -> None:
 def test_the_command_fails_if_a_line_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = EntryPoint("coordinator", "service.command:doctor", "veilgp.doctor")
     monkeypatch.setattr(
-        "client_sdk.terminal.command.entry_points",
-        lambda group: [plugin] if group == "veilgp.doctor" else [],
+        "importlib.metadata.entry_points",
+        lambda group, name: [plugin] if (group, name) == ("veilgp.doctor", "coordinator") else [],
     )
 
     def run(*arguments: str) -> tuple[int, list[str]]:

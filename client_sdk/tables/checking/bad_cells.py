@@ -63,7 +63,7 @@ def _looked_up(
 
 def _texts(column: Column, rows: Sequence[int]) -> list[str]:
     if isinstance(column, pa.Array):
-        plain = column.take(pa.array(rows, pa.int64())).to_pylist()
+        plain = [column[row].as_py() for row in rows]
     else:
         cells = [*column]
         plain = [getattr(cells[row], "item", lambda row=row: cells[row])() for row in rows]

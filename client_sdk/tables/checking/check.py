@@ -20,12 +20,12 @@ from client_sdk.tables.checking.report import Misfit, TableReport
 from client_sdk.tables.draft import unfinished
 from client_sdk.tables.opening import open_table
 from client_sdk.tables.outcome_summary import OutcomesSeen
-from client_sdk.tables.reading import SchemaStream
 from client_sdk.tables.schema_of import schema_of
+from client_sdk.tables.schema_stream import SchemaStream
 from kernels.errors import TableRefused
 from kernels.tables.arrow_cells import Column
+from kernels.tables.checked_rows import CheckedRows, check_in_pieces
 from kernels.tables.problems import LeavingOut
-from kernels.tables.records import Records, read_in_pieces
 from kernels.tables.schema import Schema
 
 
@@ -52,29 +52,29 @@ def check_table(table: object, schema: object) -> TableReport:
             tallies[name].look(column, text=source.numbers_are_text)
 
     stream = SchemaStream(source, agreed, watch=look)
-    for records in _readable(agreed, stream, problems):
-        outcomes.look(records)
-        levels.look(records)
+    for rows in _readable(agreed, stream, problems):
+        outcomes.look(rows)
+        levels.look(rows)
     misfits = [Misfit(None, sentence) for sentence in unfinished(agreed)]
     misfits += misfits_of(source, problems)
     found = () if problems else outcomes.found()
-    rows = [n for own in found for of_level in own.levels().values() for n in of_level.values()]
+    counts = [n for own in found for of_level in own.levels().values() for n in of_level.values()]
     return TableReport(
         name=source.name,
         rows=problems.rows,
         without_target=problems.without_target,
         columns=tuple(reports(agreed, tallies)),
         misfits=tuple(misfits),
-        fewest_level_rows=min([*rows, *levels.rows()], default=None),
+        fewest_level_rows=min([*counts, *levels.rows()], default=None),
         outcomes=found,
         ignored=tuple(name for name in source.columns if name not in tallies),
     )
 
 
-def _readable(schema: Schema, stream: SchemaStream, problems: _Found) -> Iterator[Records]:
+def _readable(schema: Schema, stream: SchemaStream, problems: _Found) -> Iterator[CheckedRows]:
     """Yield what can be read; problems are kept instead of raised."""
     try:
-        yield from read_in_pieces(schema, stream, problems=problems)
+        yield from check_in_pieces(schema, stream, problems=problems)
     except TableRefused:
         return
 
@@ -85,9 +85,9 @@ class _Levels:
     def __init__(self, schema: Schema) -> None:
         self._counts = [np.zeros(len(own.levels), np.int64) for own in schema.categorical]
 
-    def look(self, records: Records) -> None:
+    def look(self, rows: CheckedRows) -> None:
         """Count further rows."""
-        for count, codes in zip(self._counts, records.levels.numpy().T, strict=True):
+        for count, codes in zip(self._counts, rows.levels.T, strict=True):
             count += np.bincount(codes[codes >= 0], minlength=len(count))
 
     def rows(self) -> list[int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from client_sdk.tables.checking.doubts import copies, doubts_about
 from client_sdk.tables.checking.report import ColumnReport
 from client_sdk.tables.checking.tally import LabelTally, NumberTally, Tally
-from kernels.tables.cells import canonical_label
+from kernels.tables.labels import canonical_label
 from kernels.tables.outcome_cells import EXPOSURES, label_columns
 from kernels.tables.schema import Categorical, Feature, Schema
 from kernels.tables.targets import AnyTarget, Binary, Classes, Count, Target, TimeToEvent, kind_of

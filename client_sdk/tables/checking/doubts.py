@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client_sdk.tables.checking.tally import LabelTally, NumberTally, Tally
-from client_sdk.tables.column_seen import FEW_ROWS
+from client_sdk.tables.draft_limits import FEW_ROWS
 
 ENOUGH = 30
 """Fewer rows than these say nothing about identifiers and copies."""

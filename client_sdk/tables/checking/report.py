@@ -7,7 +7,7 @@ home, and never part of an exception: those travel.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from client_sdk.tables.column_seen import FEW_ROWS
+from client_sdk.tables.draft_limits import FEW_ROWS
 from client_sdk.tables.outcome_summary import OutcomeSummary
 
 

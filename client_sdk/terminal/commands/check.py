@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from privacy.securesum.terms import Terms
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("check")(check_command)
-
-
 def check_command(
     what: Annotated[
         list[str],
@@ -125,8 +120,8 @@ def _proposed(path: str) -> "tuple[Program, Terms]":
 
 
 def _size(table: str) -> None:
-    from client_sdk.tables.reading import count_rows
-    from kernels.rounds.sized import band_of
+    from client_sdk.tables.schema_stream import count_rows
+    from kernels.rounds.stated.band import band_of
 
     rows = count_rows(table)
     band = band_of(rows)

@@ -1,4 +1,4 @@
-"""`veilgp doctor hospital`, and the group to which the coordinator adds its own checks."""
+"""`veilgp doctor hospital`; the coordinator adds its own checks to the group."""
 
 import os
 from pathlib import Path
@@ -7,22 +7,6 @@ from typing import Annotated
 import typer
 
 from client_sdk.terminal.commands.session import CaOption, HomeOption, HttpOption
-
-
-def register(app: typer.Typer) -> typer.Typer:
-    """Add the group to the command line, and return it so that more checks can be added."""
-    doctor = typer.Typer(
-        help="Run health checks, one line each; a failed check ends with what to do.",
-        no_args_is_help=True,
-    )
-    doctor.callback()(_doctor)
-    doctor.command("hospital")(hospital_command)
-    app.add_typer(doctor, name="doctor")
-    return doctor
-
-
-def _doctor() -> None:
-    """Run health checks, one line each; a failed check ends with what to do."""
 
 
 def hospital_command(

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from privacy.ledger import Ledger
 
 _NO_LIMIT = 100.0
-_COLUMNS = ("at", "epoch", "sum", "statistic", "part", "numbers", "noise z", "sampled")
+_BESIDE = (
+    ": if they were computed from one of the tables above, its ε describes only what the noisy "
+    "sums reveal in addition, not everything that can be learned."
+)
+_COLUMNS = ("at", "epoch", "slot", "statistic", "part", "numbers", "noise z", "sampled")
 
 
 def ledger_command(
@@ -24,7 +28,7 @@ def ledger_command(
     policy: Annotated[
         Path | None, typer.Option(help="The site's policy; shows the remaining budget too.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="The δ to use without a policy.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help="The δ to use if no policy states one.")] = 1e-5,
     plot: Annotated[
         Path | None, typer.Option(help="Plot the growth of ε to this file (.png, .svg, .pdf).")
     ] = None,
@@ -35,18 +39,21 @@ def ledger_command(
         ),
     ] = None,
 ) -> None:
-    """Print every noisy sum that was charged to this hospital's budget, and what became known.
+    """Print what was charged to this hospital's privacy budget, and what became known.
 
-    The disclosure ledger has every run that this hospital entered, over all sessions, and how many
-    exact numbers it made known. Charges are written before anything leaves and are never removed.
-    Sessions without noise are listed separately: no ε covers them.
+    Every vector with noise is a charge, also one for a sum that was repeated; charges are written
+    before anything leaves, and are never removed. The disclosure ledger has every run that this
+    hospital entered, over all sessions, and how many exact numbers it made known. Sessions without
+    noise are listed separately: no ε covers them.
     """
     with reported():
-        from client_sdk.gate.policy import Policy
+        from client_sdk.gate.stated_policy import StatedPolicy
         from client_sdk.home.home import Home
         from privacy.ledger import Budget
 
-        budget = Budget(_NO_LIMIT, delta) if policy is None else Policy.read(policy).budget
+        stated = None if policy is None else StatedPolicy.read(policy)
+        limited = stated is not None and stated.epsilon is not None
+        budget = stated.budget if stated is not None and limited else Budget(_NO_LIMIT, delta)
         store = Home(home).read()
         try:
             ledgers = {source: store.ledger(source, budget) for source in store.charged_sources()}
@@ -57,15 +64,20 @@ def ledger_command(
             store.close()
         if not ledgers:
             typer.echo("Nothing has been spent: no noisy vector has left this hospital.")
+        if stated is not None and not limited:
+            typer.echo(
+                f"{policy} has no epsilon and delta: it allows no sums with differential privacy, "
+                "and there is no budget of which anything could be left."
+            )
         for source, ledger in ledgers.items():
-            for line in _lines(source, ledger, limited=policy is not None):
+            for line in _lines(source, ledger, limited=limited):
                 typer.echo(line)
             for session in sorted(promises.keys() & {entry.session for entry in ledger.entries}):
                 typer.echo(f"  session {session}: {promises[session]}")
         if plot is not None and ledgers:
             from client_sdk.plots import ledger as ledger_plot
 
-            ledger_plot.write(plot, ledgers, limited=policy is not None)
+            ledger_plot.write(plot, ledgers, limited=limited)
             typer.echo(f"The plot is in {plot}.")
         for source, disclosed in known.items():
             for line in _known_lines(source, disclosed):
@@ -73,15 +85,13 @@ def ledger_command(
         for session, vectors in exact:
             typer.echo(
                 f"Session {session} has no noise: {vectors} vectors were sent for its exact sums. "
-                "No ε covers them: if they were computed from one of the tables above, its ε "
-                "describes only what the noisy sums reveal in addition, not everything that can "
-                "be learned."
+                f"No ε covers them{_BESIDE if ledgers else '.'}"
             )
 
 
 def _known_lines(source: str, ledger: "DisclosureLedger") -> Iterator[str]:
     """Yield what exact sums of a data source have made known, over all sessions."""
-    from kernels.rounds.known import MEMBERSHIP
+    from kernels.rounds.stated.numbers_known import MEMBERSHIP
 
     yield (
         f"{source}: {ledger.runs} run(s) of {ledger.programs} program(s) entered, "
@@ -102,18 +112,17 @@ def _known_lines(source: str, ledger: "DisclosureLedger") -> Iterator[str]:
 
 def _promises(store: "Store") -> Iterator[tuple[str, str]]:
     """Yield each private session with a sentence on what its noise covers."""
-    from kernels.rounds.program import Program
+    from kernels.rounds.stated.unit import stated_unit
     from privacy.accounting.events import MECHANISM
 
     for session, terms in store.terms().items():
         known = store.session(session)
-        program = None if known is None else Program.from_json(known.program)
-        if program is None or program.privacy is None:
+        unit = None if known is None else stated_unit(known.program)
+        if unit is None:
             continue
-        most = program.privacy.max_rows_per_patient
-        unit = "row" if program.schema.patient is None else f"patient, with at most {most} rows"
+        said = "row" if unit.patient is None else f"patient, with at most {unit.max_rows} rows"
         promise = (
-            f"the unit is the {unit}; {MECHANISM}. A sum has at least {terms.min_cohort} members; "
+            f"the unit is the {said}; {MECHANISM}. A sum has at least {terms.min_cohort} members; "
             f"at most {terms.max_colluders} are assumed to collude with the coordinator, so the "
             f"noise of {terms.honest} is counted."
         )
@@ -127,8 +136,8 @@ def _lines(source: str, ledger: "Ledger", *, limited: bool) -> Iterator[str]:
     left = max(0.0, budget.epsilon - spent.epsilon)
     said = f"; {left:.4g} of {budget.epsilon:g} left" if limited else ""
     yield (
-        f"{source}: {len(ledger.entries)} sums, ε = {spent.epsilon:.4g} at δ = {budget.delta:g}, "
-        f"proven by the {spent.accountant} accountant{said}"
+        f"{source}: {len(ledger.entries)} charges, ε = {spent.epsilon:.4g} at δ = "
+        f"{budget.delta:g}, proven by the {spent.accountant} accountant{said}"
     )
     beforehand = ledger.fixed_beforehand
     yield (

@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 PRINTED = Path("-")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    policies = typer.Typer(help="The site's own policy.", no_args_is_help=True)
-    # A callback keeps `policy` a command group while it has only one command.
-    policies.callback()(lambda: None)
-    policies.command("draft")(draft_command)
-    app.add_typer(policies, name="policy")
-    app.command("approve")(approve_command)
-
-
 def draft_command(
     link: LinkArgument,
     table: Annotated[str, typer.Argument(help="A CSV or Parquet file, or a folder of them.")],

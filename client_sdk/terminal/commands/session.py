@@ -1,6 +1,5 @@
-"""`veilgp join`, `withdraw`, `identity`, `confirm` and `log`."""
+"""`veilgp join` and `veilgp withdraw`."""
 
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -23,15 +22,6 @@ SourceOption = Annotated[str, typer.Option(help="This table's name in the journa
 LinkArgument = Annotated[
     str, typer.Argument(help="Join link (in quotes), or https://host/sessions/<id>.")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands; large packages are imported only when a command runs."""
-    app.command("join")(join_command)
-    app.command("withdraw")(withdraw_command)
-    app.command("identity")(identity_command)
-    app.command("confirm")(confirm_command)
-    app.command("log")(log_command)
 
 
 def join_command(
@@ -130,81 +120,3 @@ def withdraw_command(
             f"Withdrawn: samples of {left} run(s) had been sent; the coordinator no longer uses "
             "them."
         )
-
-
-def identity_command(*, home: HomeOption = None) -> None:
-    """Print this hospital's key and fingerprint; create its identity if there is none."""
-    with reported():
-        from client_sdk.home.home import Home
-
-        identity = Home(home).identity()
-        typer.echo(f"key          {identity.key.hex()}")
-        typer.echo(f"fingerprint  {identity.fingerprint}")
-
-
-def confirm_command(
-    name: Annotated[str, typer.Argument(help="The member's name, as the session shows it.")],
-    digits: Annotated[str, typer.Argument(help="The member's fingerprint, as read out to you.")],
-    *,
-    home: HomeOption = None,
-) -> None:
-    """Confirm another member's key with the fingerprint that a person there has read out."""
-    with reported():
-        from client_sdk.home.home import Home
-        from privacy.errors import FingerprintMismatch
-
-        store = Home(home).read()
-        try:
-            sessions = store.sessions_that_met(name)
-            if not sessions:
-                raise FingerprintMismatch(
-                    f"No key of a member named {name!r} is waiting for confirmation."
-                )
-            for session in sessions:
-                store.keep_pins(session, store.pins(session).confirm(name, digits))
-        finally:
-            store.close()
-        typer.echo(f"{name} is confirmed in {len(sessions)} session(s).")
-
-
-def log_command(
-    *,
-    home: HomeOption = None,
-    summary: Annotated[bool, typer.Option("--summary", help="Print only the totals.")] = False,
-) -> None:
-    """Print what has left this hospital, and which sums it could not compute.
-
-    There is one line per vector, per file of samples, and per failure.
-    """
-    with reported():
-        from client_sdk.home.home import Home
-
-        store = Home(home).read()
-        try:
-            departures, samples = list(store.departures()), store.samples()
-            failures = store.failures()
-        finally:
-            store.close()
-        if not summary:
-            for departure in departures:
-                typer.echo(departure.line())
-            for own in samples:
-                typer.echo(own.line())
-            for failure in failures:
-                typer.echo(failure.line())
-            return
-        vectors = Counter(departure.algorithm.split("/")[0] for departure in departures)
-        of = ", ".join(f"{name} {count}" for name, count in vectors.items())
-        numbers = sum(departure.elements for departure in departures)
-        octets = sum(departure.octets for departure in departures)
-        typer.echo(
-            f"{len(departures)} masked vectors ({of or 'none'}): {numbers:,} numbers, "
-            f"{octets:,} bytes"
-        )
-        if samples:
-            withdrawn = sum(own.withdrawn_at is not None for own in samples)
-            typer.echo(
-                f"{len(samples)} files of samples of this hospital's own model, NOT MASKED: "
-                f"{sum(own.elements for own in samples):,} numbers, "
-                f"{sum(own.octets for own in samples):,} bytes; {withdrawn} withdrawn"
-            )

@@ -11,15 +11,6 @@ EPSILON, DELTA = 1.0, 1e-5
 """What a draft proposes to spend with differential privacy."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    sessions = typer.Typer(help="Sessions, for who creates them.", no_args_is_help=True)
-    # A callback keeps `session` a command group while it has only one command.
-    sessions.callback()(lambda: None)
-    sessions.command("draft")(draft_command)
-    app.add_typer(sessions, name="session")
-
-
 def draft_command(
     schema: Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema's JSON file.")],
     *,

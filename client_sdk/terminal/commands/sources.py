@@ -10,12 +10,6 @@ from client_sdk.terminal.commands.session import HomeOption, HttpOption, SourceO
 ByOption = Annotated[str, typer.Option(help="Your name: you take responsibility for the decision.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("approve-table")(approve_table_command)
-    app.command("row-band")(row_band_command)
-
-
 def approve_table_command(
     link: Annotated[str, typer.Argument(help="https://host/sessions/<id>.")],
     table: Annotated[str, typer.Argument(help="The table as it is now.")],

@@ -12,7 +12,7 @@ from client_sdk.readable import readable
 from client_sdk.terminal.commands.failures import reported
 
 if TYPE_CHECKING:
-    from client_sdk.tables import Draft
+    from client_sdk.tables.draft import Draft
 
 TablePath = Annotated[
     Path,
@@ -25,14 +25,6 @@ DropOption = Annotated[
         help="A column to leave out, such as the site's name; may be given several times.",
     ),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    schemas = typer.Typer(help="Schemas of tables.", no_args_is_help=True)
-    schemas.command("draft")(draft_schema)
-    schemas.command("merge")(merge_schemas)
-    app.add_typer(schemas, name="schema")
 
 
 def draft_schema(
@@ -76,7 +68,7 @@ def draft_schema(
     times = _pairs("--time-to-event", time_to_event)
     exposures = _pairs("--exposure", exposure)
     with reported():
-        from client_sdk.tables import draft
+        from client_sdk.tables.draft import draft
 
         _print(
             draft(

@@ -14,7 +14,6 @@ site enters a run (`kernels.rounds.plan.check_fits`).
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from torch import Tensor
 from kernels.errors import DealingMissing, EmptyTable, TooManyRows
 from kernels.model.model import Model, known
 from kernels.rounds.site.dealing import Dealing
+from kernels.rounds.site.parts import Part as Part
 from kernels.rounds.site.streamed import DEALT, Dealt, Stream, Streamed
 from kernels.tables.chunks import CHUNK_ROWS, chunks
 from kernels.tables.problems import RowByRow
@@ -40,25 +40,6 @@ before it enters a run: it tries every stage on its own rows."""
 
 MOST_KEPT = 8
 """Of how many models a site keeps the features from one sum to the next."""
-
-
-class Part(StrEnum):
-    """What a part's rows are used for."""
-
-    TRAINING = "training"
-    """Fitting models."""
-    STOPPING = "stopping"
-    """Choosing among fitted models."""
-    CALIBRATION = "calibration"
-    """Scoring and recalibrating the chosen model."""
-    ADDED = "added"
-    """New rows for training, to add to a fitted model."""
-    REMOVED = "removed"
-    """Rows of the training part to remove from a fitted model."""
-    ADDED_HELD_OUT = "added_held_out"
-    """New rows that are dealt to stopping or to calibration."""
-    REMOVED_HELD_OUT = "removed_held_out"
-    """Rows for stopping or calibration, to remove from a fitted model."""
 
 
 class Chunk(NamedTuple):

@@ -23,8 +23,9 @@ from client_sdk.home.disclosures import DisclosureLedger, EnteredRun
 from client_sdk.home.home import Home
 from client_sdk.home.remembered import Departure, KnownRun
 from client_sdk.terminal.command import application
-from kernels.rounds.known import Known, known, known_to_coordinator, known_to_hospitals
+from kernels.rounds.known import known, known_to_coordinator, known_to_hospitals
 from kernels.rounds.program import Program
+from kernels.rounds.stated.numbers_known import Known
 from kernels.rounds.task import program_digest
 from privacy.securesum.records import Step
 from privacy.securesum.terms import default_terms
@@ -164,7 +165,7 @@ def test_the_store_counts_a_table_under_any_name_and_every_vector(tmp_path: Path
             own = KnownRun(name, "s", "train", "{}")
             store.commit(Step(None), run=own, entered=run(name, source=source, rows=rows))
         for slot, of in enumerate(("1", "1", "2", "3")):
-            departure = Departure("t", "s", of, 0, slot, 0, "x/1", "[]", 1, 8, "")
+            departure = Departure("t", "s", of, 0, slot, 0, "x/1", "[]", 1, 8, "", slot + 1)
             store.commit(Step(None), departure=departure)
         assert store.disclosures("a").runs == 2, "b had the same rows"
         assert store.disclosures("a").vectors == 3

@@ -37,8 +37,8 @@ from client_sdk.gate.refusal_report import public_detail
 from client_sdk.gate.row_band import ProposedBand
 from client_sdk.progress import PlainLines
 from client_sdk.simulation import simulate
-from client_sdk.tables import TableSummary
 from client_sdk.tables.hospital_table import Changes, site_of
+from client_sdk.tables.summary import TableSummary
 from kernels.rounds.automatic import automatic_program
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation

@@ -245,7 +245,7 @@ def test_a_hospital_withdraws_long_after_the_run_and_again_and_its_log_says_so(
     outcome = CliRunner().invoke(application(), ["withdraw", address, *home])
     assert outcome.exit_code == 0, outcome.output
     assert "1 run(s)" in outcome.output
-    lines = CliRunner().invoke(application(), ["log", *home]).output
+    lines = CliRunner().invoke(application(), ["log", "--all", *home]).output
     assert lines.count("NOT MASKED") == lines.count("WITHDRAWN") == 1
     summary = CliRunner().invoke(application(), ["log", "--summary", *home]).output
     assert "NOT MASKED" in summary

@@ -191,7 +191,9 @@ def test_facts_survive(tmp_path: Path) -> None:
     Home(tmp_path).identity()
     store = Home(tmp_path).read()
     run = KnownRun("run", "session", "train", "{}")
-    departure = Departure("now", "session", "run", 0, 0, 1, "exact/1", '["scatter"]', 7, 64, "ab")
+    departure = Departure(
+        "now", "session", "run", 0, 0, 1, "exact/1", '["scatter"]', 7, 64, "ab", 1
+    )
     store.commit(Step(None), run=run, departure=departure)
     store.commit(Step(None), run=KnownRun("run", "session", "train", "{}", "done", model="m"))
     pins = Pins(confirmed={"A": Home(tmp_path).identity().key})

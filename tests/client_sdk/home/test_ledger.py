@@ -302,7 +302,7 @@ def test_the_command_shows_every_charge_and_what_is_left(make: Make, tmp_path: P
     policy.write_text(f"epsilon = 2.0\ndelta = {DELTA}\n")
     shown = CliRunner().invoke(application(), ["ledger", *home, "--policy", str(policy)])
     assert shown.exit_code == 0, shown.output
-    assert "table: 2 sums, ε = " in shown.output
+    assert "table: 2 charges, ε = " in shown.output
     assert "of 2 left" in shown.output
     assert "moments/" in shown.output
     assert f"after run {coordinator.run}" in shown.output
@@ -311,6 +311,18 @@ def test_the_command_shows_every_charge_and_what_is_left(make: Make, tmp_path: P
     )
     assert coordinator.terms is not None
     assert f"at most {coordinator.terms.max_colluders} are assumed to collude" in shown.output
+
+
+def test_a_policy_without_a_budget_is_said_to_have_none(tmp_path: Path) -> None:
+    Home(tmp_path / "home").identity()
+    policy = tmp_path / "policy.toml"
+    policy.write_text("without_differential_privacy = true\n")
+    asked = ["ledger", "--home", str(tmp_path / "home"), "--policy", str(policy)]
+    shown = CliRunner().invoke(application(), asked)
+    assert shown.exit_code == 0, shown.output
+    assert "Nothing has been spent" in shown.output
+    assert "has no epsilon and delta: it allows no sums with differential privacy" in shown.output
+    assert "session" not in shown.output, "there is none"
 
 
 def test_the_plot_shows_what_was_spent_after_each_sum_under_the_sites_limit(

@@ -11,7 +11,7 @@ import pytest
 
 from client_sdk import check_table
 from client_sdk.errors import ClientError
-from client_sdk.tables import read_site
+from client_sdk.tables.reading import read_site
 from kernels.errors import KernelsError
 from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.targets import Binary, Count, Target, TimeToEvent

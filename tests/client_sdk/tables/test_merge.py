@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from client_sdk.errors import SchemasDiffer
-from client_sdk.tables import draft
+from client_sdk.tables.draft import draft
 from client_sdk.tables.merge import merge_schemas
 from kernels.tables.schema import Categorical, Feature, Numeric, Schema
 from kernels.tables.targets import AnyTarget, Binary, Classes, Count, Target, TimeToEvent

@@ -18,9 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from client_sdk.errors import UnreadableFile
-from client_sdk.tables import draft, open_table, read_site
+from client_sdk.tables.draft import draft
+from client_sdk.tables.opening import open_table
+from client_sdk.tables.reading import read_site
 from kernels.rounds.site.site import Part, Site
-from kernels.tables.cells import canonical_label, read_label
+from kernels.tables.cells import read_label
+from kernels.tables.labels import canonical_label
 from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.targets import Binary, Target
 from tests.dealing import DEALING

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from client_sdk.tables import read_site, summarise
 from client_sdk.tables.outcome_summary import CountSummary, LevelsSummary, TimeSummary
+from client_sdk.tables.reading import read_site
+from client_sdk.tables.summary import summarise
 from kernels.errors import TableRefused
 from kernels.rounds.site.site import Site
 from kernels.tables.schema import Numeric, Schema

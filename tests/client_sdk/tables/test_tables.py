@@ -26,7 +26,9 @@ from client_sdk.errors import (
     UnknownSuffix,
     UnreadableFile,
 )
-from client_sdk.tables import open_table, read_site, summarise
+from client_sdk.tables.opening import open_table
+from client_sdk.tables.reading import read_site
+from client_sdk.tables.summary import summarise
 from kernels.errors import KernelsError, NotALabel, NotNumeric, TableRefused
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.records import Records

@@ -10,7 +10,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from client_sdk.errors import DraftError
-from client_sdk.tables import draft
+from client_sdk.tables.draft import draft
 from client_sdk.terminal.command import application
 from kernels.tables.schema import Schema
 from kernels.tables.targets import Binary, Classes, Count, Target, TimeToEvent, kind_of

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernels.rounds.registry import ALGORITHMS
+from kernels.rounds.stated.names import ALGORITHM_NAMES
 
 SHAPE = (
     *("NAME", "VERSION", "NEEDS", "MAKES", "Spec", "State"),
@@ -25,6 +26,10 @@ def test_the_parts_of_an_algorithm_stand_in_one_order_before_its_private_functio
     functions = [each.name for each in tree.body if isinstance(each, ast.FunctionDef)]
     private = [each for each in functions if each not in SHAPE]
     assert functions[len(functions) - len(private) :] == private
+
+
+def test_the_names_that_a_policy_may_have_are_those_of_the_installed_algorithms() -> None:
+    assert sorted(ALGORITHM_NAMES) == sorted(ALGORITHMS)
 
 
 def _source(name: str) -> str:

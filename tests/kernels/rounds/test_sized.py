@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from kernels.errors import ProgramError
-from kernels.rounds import sized, whole_program
+from kernels.rounds import sized
 from kernels.rounds.automatic import automatic_program
 from kernels.rounds.in_words import in_words
 from kernels.rounds.known import known
 from kernels.rounds.layer import completion
+from kernels.rounds.order import whole_program
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part
+from kernels.rounds.stated.band import check_band
 from kernels.tables.schema import Numeric, Schema
 from kernels.tables.targets import Binary, Target
 from tests.dealing import DEALING
@@ -60,7 +62,7 @@ def test_what_no_table_of_a_band_can_have_is_refused_with_what_to_do() -> None:
 @pytest.mark.parametrize("wrong", [0, 1, 100, 127, -128, 128.0, True, "128", None, 1 << 40])
 def test_a_band_is_a_power_of_two(wrong: object) -> None:
     with pytest.raises(ProgramError, match="power of two"):
-        sized.check_band(wrong)
+        check_band(wrong)
 
 
 def test_with_a_stated_number_of_rows_the_coordinators_ratio_holds() -> None:

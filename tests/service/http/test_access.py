@@ -62,7 +62,9 @@ def test_every_route_is_for_someone(coordinator: Coordinator) -> None:
     open_to_all = {"/protocol", "/healthz", "/readyz", "/v2", "/v2/health/live", "/v2/health/ready"}
     for path, operations in coordinator.app.openapi()["paths"].items():
         if path == "/sessions/{session_id}/offer":
-            continue  # for who has an invitation's secret, in its body: test_invitation_reads.py
+            # For who has an invitation's secret, in its body:
+            # tests/service/sessions/test_invitation_reads.py
+            continue
         for method in operations:
             answer = coordinator.request(method.upper(), path.replace("{", "").replace("}", ""))
             expected = 200 if path in open_to_all else 401

@@ -16,9 +16,9 @@ from benchmarks.federation import Federation, FederationFailed
 from client_sdk.home.home import Home
 from client_sdk.reviewing import review
 from client_sdk.session_body import program_and_terms
-from client_sdk.tables import draft
-from client_sdk.tables.column_seen import UNKNOWN
-from kernels.rounds.sized import band_of
+from client_sdk.tables.draft import draft
+from client_sdk.tables.draft_limits import UNKNOWN
+from kernels.rounds.stated.band import band_of
 from kernels.tables.schema import Schema
 from kernels.tables.targets import Binary, Target
 from privacy.securesum.terms import LEAST_COHORT

@@ -13,7 +13,7 @@ from kernels.features.spec import Architecture, KernelSpec
 from kernels.model.prediction import predict
 from kernels.rounds.automatic import automatic_program
 from kernels.rounds.columns import moments
-from kernels.rounds.forecast import (
+from kernels.rounds.expected.forecast import (
     EXPLAINABLE,
     Measure,
     check_prospect,
@@ -21,7 +21,7 @@ from kernels.rounds.forecast import (
     forecast,
     least_rows_with_prospect,
 )
-from kernels.rounds.forecast_in_words import expected_in_words, forecasts
+from kernels.rounds.expected.forecast_in_words import expected_in_words, forecasts
 from kernels.rounds.kernel import elbo
 from kernels.rounds.layer import linear, refinement
 from kernels.rounds.noise_planning import with_noise

@@ -31,8 +31,8 @@ import pyarrow.csv
 import torch
 from numpy.typing import NDArray
 
-from benchmarks import demo_binary
-from benchmarks.demo_study import Study, generated, of_folder, stated, taking_part
+from benchmarks.demo import binary
+from benchmarks.demo.study import Study, generated, of_folder, stated, taking_part
 from benchmarks.federation import Federation, FederationFailed
 from benchmarks.pictures import BAND, DATA, MEAN, TRUTH, canvas
 from client_sdk import simulate
@@ -40,11 +40,12 @@ from client_sdk.errors import ClientError
 from kernels.errors import KernelsError
 from kernels.model.model import Model
 from kernels.model.prediction import predict
-from kernels.rounds.known import known, numbers_known
+from kernels.rounds.known import known
 from kernels.rounds.plan import stages_disclosed
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
 from kernels.rounds.site.site import Site
+from kernels.rounds.stated.numbers_known import numbers_known
 from kernels.scores.metrics import TEN_LEVELS
 from kernels.tables.targets import Target
 
@@ -182,11 +183,11 @@ def compare(federation: Federation, study: Study, model: str, session: Mapping[s
     if study.yes_or_no is not None:
         target = study.yes_or_no
         chances = {name: each["chance"] for name, each in rows.items()}
-        demo_binary.print_scores(target, chances, study.test[target.name])
+        binary.print_scores(target, chances, study.test[target.name])
         gap = np.abs(federated["chance"] - everything["chance"]).max()
         print(f"federated = pooled: the probabilities differ by at most {gap:.1e}")
         card = federation.admin("GET", f"/models/{model}")
-        print(f"plot: {demo_binary.draw(federation.folder, target, card)}")
+        print(f"plot: {binary.draw(federation.folder, target, card)}")
     show_one_patient(study, restore(federation.artifact(model)))
     print("\nwhat left each hospital, according to its own journal:")
     for hospital in federation.hospitals:
@@ -237,7 +238,7 @@ def show_one_patient(study: Study, model: Model) -> None:
             f"of cases from {low:.1f} to {high:.1f}"
         )
     if study.yes_or_no is not None:
-        print(f"  {demo_binary.sentence(study.yes_or_no, predicted)}")
+        print(f"  {binary.sentence(study.yes_or_no, predicted)}")
 
 
 def _predicted(study: Study, model: Model) -> Columns:

@@ -7,11 +7,11 @@ import pytest
 
 from client_sdk import simulate
 from kernels.errors import ProgramError
-from kernels.rounds import whole_program
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.kernel import exact
 from kernels.rounds.layer import completion, linear, outcomes, update
+from kernels.rounds.order import whole_program
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind, program_of
 from tests.dealing import DEALING

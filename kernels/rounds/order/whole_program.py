@@ -13,10 +13,10 @@ from kernels.ensembles.distilled import Method
 from kernels.errors import ProgramError
 from kernels.rounds.columns import moments
 from kernels.rounds.declaration import Made, layers_of
+from kernels.rounds.order.stage_order import WORDS, Step, left, makers, unmet
 from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
-from kernels.rounds.stage_order import WORDS, Step, left, makers, unmet
 from kernels.tables.targets import Binary, Classes
 
 

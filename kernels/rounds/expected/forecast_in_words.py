@@ -1,6 +1,6 @@
 """The forecast of a private program in sentences, for admins and hospitals."""
 
-from kernels.rounds.forecast import (
+from kernels.rounds.expected.forecast import (
     EXPLAINABLE,
     Expected,
     Forecast,

@@ -1,0 +1,1 @@
+"""`make demo`: a coordinator and five hospitals as processes on this machine."""

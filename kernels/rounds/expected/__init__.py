@@ -1,0 +1,1 @@
+"""What a private program can be expected to achieve, in numbers and in words."""

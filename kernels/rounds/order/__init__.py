@@ -1,0 +1,1 @@
+"""What stages need of each other, and when a program is whole."""
