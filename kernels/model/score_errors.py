@@ -20,7 +20,7 @@ from torch import Tensor
 
 from kernels.model.judged_outcome import JudgedOutcome
 from kernels.model.model import Model, known
-from kernels.model.noisy_totals import totals_of_coverage, totals_of_scores
+from kernels.outcomes.scored.noisy_totals import totals_of_coverage, totals_of_scores
 from kernels.noisy.evaluation import Clips, inside
 from kernels.outcomes.scored.conformal import Covered
 from kernels.outcomes.scored.evaluated import OutcomeScores

@@ -47,7 +47,7 @@ def certificates(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
     class Finished(conversation.Finished):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
-            made.append(given[-1])
+            made.append(self.certificate)
 
     monkeypatch.setattr(conversation, "Finished", Finished)
     return made

@@ -16,7 +16,7 @@ from kernels.errors import ArtifactError
 from kernels.features.spec import Architecture, KernelSpec
 from kernels.model.card import Card
 from kernels.model.noise_plan import NoisePlan
-from kernels.model.noisy_totals import totals_of_coverage, totals_of_scores
+from kernels.outcomes.scored.noisy_totals import totals_of_coverage, totals_of_scores
 from kernels.model.score_errors import ScoreErrors, errors_of_outcome
 from kernels.noisy.evaluation import BINS
 from kernels.outcomes.scored.conformal import Covered
