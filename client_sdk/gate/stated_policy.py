@@ -68,7 +68,8 @@ class StatedPolicy:
     numbers that become known."""
     rows_per_feature_held_out: float = 0.0
     """The same for held-out rows that a stage sums without the others. Without this line only
-    `least_rows` applies to them, and hospitals that collude could test who is among them."""
+    `least_rows` applies to them. Whoever reads the sums could test who is among them, and so could
+    whoever has the model: it has the layers with and without them."""
     least_level_rows: int = 10
     """Minimum number of rows that are summed together for each level that occurs in a categorical
     column."""

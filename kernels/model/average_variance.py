@@ -19,6 +19,9 @@ they contain about the level's share of patients, by the same counts and without
 
 from dataclasses import replace
 
+import torch
+from torch import Tensor
+
 from kernels.layer.posterior import left_out_of
 from kernels.model.exposure import effective_features
 from kernels.model.model import Model, known
@@ -29,11 +32,10 @@ def with_average_variance(model: Model, predictions: Predictions) -> Predictions
     """Return the predictions of `fedbnr` with the average variance of each real target."""
     if not model.targets:
         return predictions
-    statistics, scales = known(model.statistics, "linear"), known(model.hyperparameters, "linear")
-    rows = max(statistics.count, 1)
-    share = (effective_features(model.posterior) / rows).clamp_max(rows / (rows + 1))
-    omitted = left_out_of(statistics, model.kernel.inducing_features) / rows
-    standardised = scales.noise_variance * share / (1 - share) + scales.prior_variance * omitted
+    standardised = sum(
+        (weight * _latent(own) for own, weight in model.members),
+        torch.zeros(model.targets, dtype=torch.float64),
+    )
     _, scale = known(model.standardiser, "moments").target_columns
     latent = standardised * model.inflation * scale.square()
     variance = latent + model.noise_variance
@@ -43,3 +45,12 @@ def with_average_variance(model: Model, predictions: Predictions) -> Predictions
         variance=variance.expand(shape).clone(),
         divided=Divided(latent.expand(shape).clone(), model.noise_variance),
     )
+
+
+def _latent(model: Model) -> Tensor:
+    """Return the average latent variance of one kernel's standardised targets, (T,)."""
+    statistics, scales = known(model.statistics, "linear"), known(model.hyperparameters, "linear")
+    rows = max(statistics.count, 1)
+    share = (effective_features(model.posterior) / rows).clamp_max(rows / (rows + 1))
+    omitted = left_out_of(statistics, model.kernel.inducing_features) / rows
+    return scales.noise_variance * share / (1 - share) + scales.prior_variance * omitted

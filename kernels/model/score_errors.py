@@ -20,11 +20,11 @@ from torch import Tensor
 
 from kernels.model.judged_outcome import JudgedOutcome
 from kernels.model.model import Model, known
-from kernels.outcomes.scored.noisy_totals import totals_of_coverage, totals_of_scores
 from kernels.noisy.evaluation import Clips, inside
 from kernels.outcomes.scored.conformal import Covered
 from kernels.outcomes.scored.evaluated import OutcomeScores
 from kernels.outcomes.scored.kinds import kind_of
+from kernels.outcomes.scored.noisy_totals import totals_of_coverage, totals_of_scores
 from kernels.scores.evaluation import Evaluation, in_units
 from kernels.scores.metrics import LEVELS, Scores
 from kernels.scores.student_t import StudentT

@@ -53,7 +53,8 @@ def models_after_choice(program: Program) -> Iterator[Model]:
     Two of the largest need the most of any two. Whether the session's search mixes kernels is not
     known to a run that starts from its model: then it may.
     """
-    mixes = all(own.blend for own in program.stages if isinstance(own, search.Spec))
+    searches = [own for own in program.stages if isinstance(own, search.Spec)]
+    mixes = not searches or any(own.blend for own in searches)
     mixes = mixes and program.privacy is None and not program.schema.outcomes
     start = program.start()
     for own in program.choices:

@@ -19,7 +19,7 @@ guarantee; only noise in the training is one.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kernels.model.exposure import membership_auc, most_effective_features
+from kernels.model.exposure import exposed_features, membership_auc, rows_shown_alone
 from kernels.model.model import Model, training_rows
 from service.errors import VarianceWithheld
 from service.http.access import ModelAccess
@@ -53,22 +53,36 @@ _TRUST = (
 
 
 def allowed(access: ModelAccess, settings: Settings, model: Model) -> Allowed:
-    """Return what a requester may have of `fedbnr`, and of the model itself."""
+    """Return what a requester may have of `fedbnr`."""
+    refusal = _refusal(access, settings, model, rows=training_rows(model))
+    return EVERYTHING if refusal is None else Allowed(VarianceOf.AVERAGE, refusal)
+
+
+def download_refusal(
+    access: ModelAccess, settings: Settings, model: Model
+) -> VarianceWithheld | None:
+    """Return why a requester may not have the model itself; None if it may.
+
+    Its file may show the sum of few rows alone, those that were held out.
+    """
+    return _refusal(access, settings, model, rows=rows_shown_alone(model))
+
+
+def _refusal(
+    access: ModelAccess, settings: Settings, model: Model, *, rows: int
+) -> VarianceWithheld | None:
     if _unlimited(access, model):
-        return EVERYTHING
-    auc, most = membership_auc(model), settings.most_membership_auc
+        return None
+    auc, most = membership_auc(model, rows=rows), settings.most_membership_auc
     if auc <= most:
-        return EVERYTHING
-    return Allowed(
-        VarianceOf.AVERAGE,
-        VarianceWithheld(
-            f"The variances of single rows, and the model itself, could tell who is among the "
-            f"{training_rows(model):,} training rows: for {most_effective_features(model):.0f} "
-            f"effective features the estimated AUC of such an attack is {auc:.2f}, and this "
-            f"coordinator allows {most:.2f} (most_membership_auc). Variances and intervals of real "
-            f"numbers are therefore averages over patients, the same for every row. {_TRUST}"
-            "Its operator can raise the setting. Models with differential privacy are not limited."
-        ),
+        return None
+    return VarianceWithheld(
+        f"The variances of single rows, and the model itself, could tell who is among the "
+        f"{rows:,} training rows: for {exposed_features(model):,} "
+        f"features the estimated AUC of such an attack is {auc:.2f}, and this "
+        f"coordinator allows {most:.2f} (most_membership_auc). Variances and intervals of real "
+        f"numbers are therefore averages over patients, the same for every row. {_TRUST}"
+        "Its operator can raise the setting. Models with differential privacy are not limited."
     )
 
 

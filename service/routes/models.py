@@ -21,7 +21,7 @@ from service.http.declarations import BINARY_CONTENT, declares
 from service.http.request_models import RequestModel
 from service.http.times import iso_time
 from service.prediction import methods
-from service.prediction.variances import allowed
+from service.prediction.variances import download_refusal
 from service.routes.parts import PredictorHere
 from service.runs import open_samples
 
@@ -156,9 +156,10 @@ def get_artifact(reader: Reader, name: str, here: Here) -> Response:
         model_id = models.resolve(connection, name, reader)
         data = models.artifact(connection, model_id)
         if reader.caller_id is not None:
-            may = allowed(reader, here.settings, models.load(connection, model_id).model)
-            if may.refusal is not None:
-                raise may.refusal
+            model = models.load(connection, model_id).model
+            refusal = download_refusal(reader, here.settings, model)
+            if refusal is not None:
+                raise refusal
     return Response(data, media_type="application/octet-stream")
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from client_sdk.simulation import simulate
 from kernels.layer.statistics import Statistics
-from kernels.model.exposure import membership_auc, most_effective_features
+from kernels.model.exposure import effective_features, membership_auc
 from kernels.model.model import Model, known
 from kernels.model.prediction import Predictions, predict
 from kernels.rounds.automatic import candidates, program_of_candidate
@@ -141,7 +141,7 @@ def main() -> None:
         own = Attacked.of(kernel, columns=columns, rows=rows)
         found = own.plain(latent), own.informed(latent), own.by_residual()
         said = [f"{each:.2f}" for each in (*found, membership_auc(own.model))]
-        free = f"{most_effective_features(own.model):.0f}"
+        free = f"{float(effective_features(own.model.posterior).max()):.0f}"
         _write(kernel, str(columns), f"{rows:,}", free, *said)
 
 

@@ -16,12 +16,12 @@ from kernels.errors import ArtifactError
 from kernels.features.spec import Architecture, KernelSpec
 from kernels.model.card import Card
 from kernels.model.noise_plan import NoisePlan
-from kernels.outcomes.scored.noisy_totals import totals_of_coverage, totals_of_scores
 from kernels.model.score_errors import ScoreErrors, errors_of_outcome
 from kernels.noisy.evaluation import BINS
 from kernels.outcomes.scored.conformal import Covered
 from kernels.outcomes.scored.evaluated import OutcomeScores
 from kernels.outcomes.scored.kinds import kind_of, predicted
+from kernels.outcomes.scored.noisy_totals import totals_of_coverage, totals_of_scores
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.layer import linear
