@@ -30,7 +30,8 @@ def test_a_session_of_every_kind_of_target_needs_a_schema_and_nothing_else(name:
     done = simulate(program, sites, DEALING, secure=False)
     assert done.sums <= 50
     assert done.model.kernel in program.choices
-    assert done.model.withheld is not None
+    # Levels are rare in held-out rows, which completion sums by themselves.
+    assert (done.model.withheld is None) == bool(schema.categorical)
     assert done.model.scores is not None
     served = predict(done.model, small.table(10, seed=9))
     assert bool(served.mean.isfinite().all())
