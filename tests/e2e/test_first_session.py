@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,8 +89,10 @@ def terminals(folder: Path) -> Iterator[dict[str, Terminal]]:
         yield opened
     finally:
         for terminal in opened.values():
-            os.killpg(terminal.shell.pid, signal.SIGKILL)
-            terminal.shell.communicate()
+            with suppress(ProcessLookupError):  # nothing of it runs any more
+                os.killpg(terminal.shell.pid, signal.SIGKILL)
+            with suppress(BrokenPipeError):
+                terminal.shell.communicate()
 
 
 @pytest.mark.slow
