@@ -34,8 +34,9 @@ MADE_ELSEWHERE = {
     "site.toml",  # a hospital's policy
     "dictionary.toml",
     "roster.json",
-    *("north.txt", "south.txt", "west.txt"),  # what `veilgp identity` prints
-    *("A.json", "B.json", "north.json", "south.json", "west.json"),  # drafts of a schema
+    *("north.txt", "south.txt", "east.txt", "west.txt"),  # what `veilgp identity` prints
+    *("A.json", "B.json", "draft.json"),  # drafts of a schema
+    *("north.json", "south.json", "east.json", "west.json"),
     "session.json",
     "schema.json",
     "veilgp.toml",  # an operator's settings
