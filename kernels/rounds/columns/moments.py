@@ -339,7 +339,14 @@ def _reach(column: Numeric | Target, filled: Numeric | Target) -> float:
 
 
 def _filled(schema: Schema, reach: Mapping[str, float]) -> Schema:
-    """Return the schema with ±2^k in place of missing bounds."""
+    """Return the schema with ±2^k in place of missing bounds.
+
+    A column with such bounds has no missing codes any more: they may lie within, and its cells have
+    been read.
+    """
+
+    def is_whole(column: Numeric | Target) -> bool:
+        return column.lower is not None and column.upper is not None
 
     def bounds(column: Numeric | Target) -> tuple[float, float]:
         size = reach.get(column.name, math.inf)
@@ -348,12 +355,14 @@ def _filled(schema: Schema, reach: Mapping[str, float]) -> Schema:
 
     features = tuple(
         Numeric(column.name, column.unit, *bounds(column), column.may_be_missing)
-        if isinstance(column, Numeric)
+        if isinstance(column, Numeric) and not is_whole(column)
         else column
         for column in schema.features
     )
     targets = tuple(
-        Target(target.name, target.unit, *bounds(target)) if isinstance(target, Target) else target
+        Target(target.name, target.unit, *bounds(target))
+        if isinstance(target, Target) and not is_whole(target)
+        else target
         for target in schema.targets
     )
     return Schema(features, targets, schema.patient)

@@ -10,6 +10,7 @@ import torch
 
 from client_sdk.simulation import simulate
 from kernels.errors import RareLevel, StateError
+from kernels.features.spec import Architecture, KernelSpec
 from kernels.model.model import Model
 from kernels.outcomes.census import Census
 from kernels.rounds.columns import moments
@@ -17,7 +18,8 @@ from kernels.rounds.declaration import Before
 from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Site
-from kernels.tables.schema import Schema
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 from tests.conformance.algorithm import EqualToPooled
 from tests.dealing import DEALING
 from tests.kernels.rounds import private, tables
@@ -266,3 +268,26 @@ def test_with_noise_nothing_of_the_census_is_below_zero_and_no_level_ends_the_ru
         census = last.model.census
         assert all(bool((getattr(census, f.name) >= 0).all()) for f in fields(Census))
         assert not census.sites.any()
+
+
+def test_missing_codes_beside_bounds_of_every_column_need_no_first_sum() -> None:
+    features = (
+        Numeric("chol", "mg/dl", 50, 700, may_be_missing=True, missing_codes=(0.0,)),
+        Numeric("age", "a", 0, 120),
+    )
+    schema = Schema(features, (Target("stay", "d", 0, 99, missing_codes=(-1.0,)),))
+    random = np.random.default_rng(3)
+    sites = [
+        {
+            "chol": [0.0, *random.uniform(100, 300, 39)],
+            "age": random.uniform(20, 90, 40),
+            "stay": [-1.0, *random.uniform(1, 9, 39)],
+        }
+        for _ in range(3)
+    ]
+    kernel = KernelSpec(architecture=Architecture.LINEAR, inputs=len(schema.feature_names))
+    for known in (schema, replace(schema, features=(features[0], Numeric("age", "a")))):
+        program = Program(known, kernel, (moments.Spec(),))
+        done = simulate(program, sites, DEALING, secure=False)
+        assert done.sums == (1 if known is schema else 2)
+        assert done.model.standardiser is not None
