@@ -7,6 +7,7 @@ row, with `SELECT … FOR UPDATE`. A commit is on disk when it returns.
 """
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from threading import Lock
@@ -19,6 +20,7 @@ from service.database import schema_version
 from service.errors import SettingsError
 
 _BUSY_S = 30
+_RETRY_S = 0.02
 _KEPT = 48
 """Connections to SQLite that stay open: one for each thread that may need one. Connections beyond
 the pool's size would be opened, with all their pragmas, for every transaction."""
@@ -163,10 +165,26 @@ def _engine(url: str) -> Engine:
 def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
     # Transactions are started explicitly, not by the driver.
     connection.isolation_level = None
-    for pragma in (
-        "journal_mode=WAL",
-        "synchronous=FULL",
-        "foreign_keys=ON",
-        f"busy_timeout={_BUSY_S * 1000}",
-    ):
+    connection.execute(f"PRAGMA busy_timeout={_BUSY_S * 1000}")
+    _use_write_ahead_log(connection)
+    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch a new file to WAL; replicas that start together wait for the first one to do it.
+
+    The switch needs the file alone, and SQLite refuses it at once where another connection has it
+    open in a transaction, whatever the busy timeout is.
+    """
+    last = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > last:
+                raise
+            time.sleep(_RETRY_S)
+        else:
+            return
