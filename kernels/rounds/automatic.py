@@ -18,8 +18,8 @@ networks, which need many. What a hospital releases and computes grows with both
 
 Held-out rows are added to the layers in the end. They are summed by themselves then, a fifth of the
 rows, and hospitals want at least ten rows of every level in what is summed: of a level that 3 % of
-800 patients have, five are held out. So with categorical columns they are left out, or hospitals
-would refuse most programs.
+800 patients have, five are held out. So this stage is left out of a program with categorical
+columns: otherwise two of the demo's five hospitals refuse it.
 
 With differential privacy nothing is searched (`kernels.rounds.automatic_with_noise`).
 """

@@ -5,10 +5,10 @@ time of one core is about
 
     numbers in all sums × (PER_NUMBER + n × PER_ROW)
 
-PER_NUMBER is for encoding and masking. Both were fitted to `hospital_cpu_s` of `benchmarks auto`,
-whose cells of programs with networks are within a factor of 2 of it; a kernel of inducing points
-takes up to four times as long, for few numbers. It is an upper bound on the sums, and no bound on
-time: machines differ.
+PER_NUMBER is for encoding. Both were fitted by hand to `hospital_cpu_s` of fifteen cells of
+`benchmarks auto`, which sends nothing: masks, tags and replay come on top. Programs with networks
+were within a factor of 2 of it; a kernel of inducing points took up to four times as long, for few
+numbers. Sums are counted at most; time is no bound: machines differ.
 """
 
 from dataclasses import dataclass

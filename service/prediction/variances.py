@@ -11,9 +11,9 @@ was one of them (docs/threats.md A16). Who gets what:
                                         otherwise none: there is neither an estimate nor an average
 
 An average is of targets that are real numbers. Of an outcome a caller then gets what follows from
-its mean (`outcome_parts`): the probability itself is the calibrated prediction. Callers who do not
-get each row's own do not get the model either. The estimate (`kernels.model.exposure`) is no
-guarantee; only noise in the training is one.
+its mean (`outcome_parts`): the probability itself is the calibrated prediction. The model's file
+is for callers who get each row's own, and only if the estimate is low enough for its held-out rows
+as well. The estimate (`kernels.model.exposure`) is no guarantee; only noise in the training is one.
 """
 
 from dataclasses import dataclass
