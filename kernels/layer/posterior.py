@@ -270,7 +270,7 @@ class Posterior:
         if self.eigenvectors.ndim == 2:
             latent = (phi @ self.eigenvectors).square() @ self.variances
         else:
-            latent = torch.stack([(root**2).sum(1) for root in self._roots(phi)], 1)
+            latent = torch.stack([(root**2).sum(1) for root in self.roots(phi)], 1)
         if self.inducing:
             prior = self.hyperparameters.prior_variance
             latent = latent + torch.outer(left_out(phi, self.inducing), prior)
@@ -304,11 +304,11 @@ class Posterior:
                 log_noise=log_noise[target : target + 1],
                 log_prior=torch.zeros(1, dtype=torch.float64),
             )
-            for target, root in enumerate(self._roots(phi))
+            for target, root in enumerate(self.roots(phi))
         ]
         return torch.stack(densities)
 
-    def _roots(self, phi: Tensor) -> Iterator[Tensor]:
+    def roots(self, phi: Tensor) -> Iterator[Tensor]:
         """Yield R = ΦQV^{1/2} of each target, (rows, M): RRᵀ is the latent covariance."""
         for target, variances in enumerate(self.variances.mT):
             yield (phi @ self._basis(target)) * variances.sqrt()

@@ -11,7 +11,9 @@ kinds of central intervals, at any level:
     conformal    μ ± q√v, which contains a new row with at least the level's probability, for any
                  law of residuals
 
-With few rows, recalibration leaves N(μ, v) unchanged (`Recalibration.fitted` is None), and its
+Conformal intervals are those that are served, unless there are few rows for calibration: then the
+law, which training rows have a part in, covers more evenly (`Recalibration.law_is_better`). With
+very few rows, recalibration leaves N(μ, v) unchanged (`Recalibration.fitted` is None), and its
 conformal intervals are infinite at levels that so few rows cannot guarantee.
 
 The other methods (`methods`) are students of the sites' committee: they predict the committee's
@@ -96,8 +98,11 @@ class Predictions:
 
     @property
     def interval_kind(self) -> str:
-        """The default kind of interval."""
-        return "conformal" if self.method == FEDBNR else "gaussian"
+        """The default kind of interval: with few held-out rows that of the calibrated law."""
+        if self.method != FEDBNR:
+            return "gaussian"
+        better = self.recalibration and all(own.law_is_better for own in self.recalibration)
+        return "student_t" if better else "conformal"
 
     def interval(self, level: float, kind: str | None = None) -> Interval:
         """Return the interval of a kind, one of `INTERVAL_KINDS`; None for the default kind."""

@@ -45,7 +45,7 @@ _POINTS = 200
 """The most features of inducing points with their linear part, unless there are more columns."""
 _FEWEST_POINTS = 50
 HANDICAP = 4.0
-"""Nats by which a network must be better than a simpler candidate, on all rows for calibration."""
+"""Nats by which a network must be better than a simpler candidate, on all held-out rows."""
 MAX_SUMS = 280
 LEAST_SUMS = 40
 _FEWEST_DEEP_STEPS = 40

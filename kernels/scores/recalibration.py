@@ -1,7 +1,7 @@
 """Recalibration: interval widths from one histogram of held-out |z| that hospitals can add.
 
-z = (y − μ)/√v is a held-out row's residual in the model's deviations. Recalibration needs only its
-histogram, and gives two things for each target.
+z = (y − μ)/√v is a row's residual in the deviations of a layer that has not seen the row.
+Recalibration needs only histograms of it, and gives two things for each target.
 
 **A law of z**, Student's t with a scale (`kernels.scores.student_t`), by maximum likelihood of the
 counts: Σ_b n_b·log P(|z| in bin b). This is the exact likelihood of the binned residuals, so sites
@@ -12,23 +12,34 @@ few rows a fitted scale is mostly chance, and is drawn towards 1, the more the f
 scale that the rows show to be far from 1, as that of a network trained on few rows, stays where it
 is. The mean of z² is not used: one outlier would widen every interval.
 
-**Conformal intervals** μ ± q√v: with n rows and k = ⌈(n + 1)p⌉, q is the upper edge of the bin of
-the k-th smallest |z|. A new row that is exchangeable with the n rows is inside with a probability
-of at least p, for any law of z. The bin's width adds at most 1.1 % to a q above 2^-6, on average
-half of it, and about 0.2 points to the coverage of a 90 % interval. If k > n, or the k-th is in the
-last bin, q is infinite: with so few rows, or so wrong a model, no finite interval can be
-guaranteed. The guarantee is on average over all sites' rows, not within each site, and for rows,
-not for patients with several rows.
+There are three kinds of such rows: those for calibration; those for stopping, which have chosen the
+kernel's weights; and training rows, each predicted without itself
+(`kernels.layer.leave_one_out`), of which there are most. Of the last the layer has seen nothing,
+but the kernel's weights have: those of a network fit them too well. So the law's shape is that of
+all rows together, and then its scale is moved to that of the held-out rows, as far as these are
+worth it: with the same prior around no move. With 200 to 1,000 rows in all, the NLL of new rows is
+within .004 of that of the law fitted to themselves, where it was .03 to .1 above it with the rows
+for calibration alone.
 
-Rows are counted in two folds, so that each fold can be scored with the recalibration of the other
-(`Recalibration.without`): intervals look too good on the rows that they were made from.
+**Conformal intervals** μ ± q√v, from the rows for calibration alone: with n rows and
+k = ⌈(n + 1)p⌉, q is the upper edge of the bin of the k-th smallest |z|. A new row that is
+exchangeable with the n rows is inside with a probability of at least p, for any law of z. The bin's
+width adds at most 1.1 % to a q above 2^-6, on average half of it, and about 0.2 points to the
+coverage of a 90 % interval. If k > n, or the k-th is in the last bin, q is infinite: with so few
+rows, or so wrong a model, no finite interval can be guaranteed. The guarantee is on average over
+all sites' rows, not within each site, and for rows, not for patients with several rows.
+Given the rows, coverage has a deviation of √(p(1 − p)/n): 5 points for 35 rows, 1.3 for ENOUGH.
+
+Rows for calibration are counted in two folds, so that each fold can be scored with the
+recalibration of the other (`Recalibration.without`): intervals look too good on the rows that they
+were made from.
 
 Conformal prediction was introduced by [Vovk05]; the split conformal intervals are those of [Lei18].
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -62,6 +73,9 @@ _STARTS = 2.6, 4.0, 10.0, 50.0
 _AKAIKE = 1.0
 SPREAD = 0.15
 """How far the log scale of an honest model's z is from 0, as the prior has it."""
+ENOUGH = 500
+"""Rows for calibration from which conformal intervals are the better ones. With fewer, those of the
+law are, if it was fitted to training rows as well."""
 LAW_BITS = 16
 """Significant bits of ν and of the scale."""
 _DIFFERENCE = 1e-3
@@ -69,49 +83,81 @@ _DIFFERENCE = 1e-3
 _LEAST_MASS = 1e-300
 
 
+def _nothing() -> Tensor:
+    return torch.zeros(BINS, dtype=torch.float64)
+
+
 @dataclass(frozen=True, eq=False)
 class Recalibration:
-    """The recalibration of one target from its held-out residuals.
+    """The recalibration of one target from residuals of rows that its layer has not seen.
 
-    counts: (FOLDS, BINS) float64, number of rows by fold and bin of |z|.
+    counts: (FOLDS, BINS) float64, number of rows for calibration by fold and bin of |z|.
     fitted: the law of z; None if there were too few rows to fit one.
+    stopping, training: (BINS,), of the other held-out rows, and of training rows, each predicted
+    without itself.
     """
 
     STORED_AS: ClassVar[str] = "recalibrated"
 
     counts: Tensor
     fitted: StudentT | None
+    stopping: Tensor = field(default_factory=_nothing)
+    training: Tensor = field(default_factory=_nothing)
 
     def __post_init__(self) -> None:
-        if self.counts.shape != (FOLDS, BINS) or self.counts.dtype != torch.float64:
-            raise StatisticsError(
-                f"recalibration.counts must have shape ({FOLDS}, {BINS}) and dtype float64, not "
-                f"{tuple(self.counts.shape)} and {self.counts.dtype}"
-            )
-        if not bool(((self.counts >= 0) & (self.counts < math.inf)).all()):
-            raise StatisticsError(
-                "recalibration.counts must not contain negative, NaN or infinite values"
-            )
+        shapes = {"counts": (FOLDS, BINS), "stopping": (BINS,), "training": (BINS,)}
+        for name, shape in shapes.items():
+            own = getattr(self, name)
+            if own.shape != shape or own.dtype != torch.float64:
+                raise StatisticsError(
+                    f"recalibration.{name} must have shape {shape} and dtype float64, not "
+                    f"{tuple(own.shape)} and {own.dtype}"
+                )
+            if not bool(((own >= 0) & (own < math.inf)).all()):
+                raise StatisticsError(
+                    f"recalibration.{name} must not contain negative, NaN or infinite values"
+                )
         if not (self.fitted is None or isinstance(self.fitted, StudentT)):
             raise StatisticsError(
                 f"recalibration.fitted must be a StudentT or None, not {type(self.fitted).__name__}"
             )
 
     @classmethod
-    def of(cls, counts: Tensor, *, min_rows: int) -> "Recalibration":
-        """Return the recalibration of counts (FOLDS, BINS); no law is fitted below `min_rows`."""
-        unfitted = cls(counts, None)
-        return unfitted if unfitted.rows < min_rows else cls(counts, fit(counts.sum(0)))
+    def of(
+        cls,
+        counts: Tensor,
+        *,
+        stopping: Tensor | None = None,
+        training: Tensor | None = None,
+        min_rows: int,
+    ) -> "Recalibration":
+        """Return the recalibration of counts; no law is fitted below `min_rows` held-out rows."""
+        beside = {"stopping": stopping, "training": training}
+        unfitted = cls(counts, None, **{k: own for k, own in beside.items() if own is not None})
+        return unfitted if unfitted.held_out < min_rows else unfitted._fitted()
+
+    def _fitted(self) -> "Recalibration":
+        return replace(self, fitted=fit(self.counts.sum(0) + self.stopping, self.training))
 
     @property
     def rows(self) -> int:
-        """The number of rows counted."""
+        """The number of rows for calibration."""
         return round(float(self.counts.sum()))
+
+    @property
+    def held_out(self) -> int:
+        """The number of all held-out rows."""
+        return self.rows + round(float(self.stopping.sum()))
 
     @property
     def law(self) -> StudentT:
         """The law of z; N(0, 1), the model's own, if none was fitted."""
         return self.fitted or StudentT()
+
+    @property
+    def law_is_better(self) -> bool:
+        """Whether the law's intervals are to be preferred to conformal ones."""
+        return self.fitted is not None and self.rows < ENOUGH and bool(self.training.any())
 
     def conformal(self, level: float) -> float:
         """Return q of the conformal interval μ ± q√v; infinite if no finite one guarantees p."""
@@ -121,15 +167,21 @@ class Recalibration:
         return float(EDGES[position]) if position < len(EDGES) else math.inf
 
     def without(self, fold: int) -> "Recalibration":
-        """Return the recalibration of the other fold; its law is fitted if this one's is."""
+        """Return the recalibration without a fold; its law is fitted if this one's is."""
         counts = self.counts.clone()
         counts[fold] = 0.0
-        return Recalibration(counts, None if self.fitted is None else fit(counts.sum(0)))
+        others = replace(self, counts=counts, fitted=None)
+        return others if self.fitted is None else others._fitted()
 
 
 def histogram(z: Tensor) -> Tensor:
     """Count |z|, (n,), by bin, (BINS,) float64; adding or removing one row changes it by 1."""
     return torch.bincount(torch.bucketize(z.abs(), EDGES), minlength=BINS).double()
+
+
+def histograms(z: Tensor) -> Tensor:
+    """Count |z| of each target, (n, T), by bin, (T, BINS)."""
+    return torch.stack([histogram(own) for own in z.mT])
 
 
 def inflation(recalibrations: Sequence[Recalibration] | None, targets: int) -> Tensor:
@@ -138,22 +190,59 @@ def inflation(recalibrations: Sequence[Recalibration] | None, targets: int) -> T
     return torch.tensor([law.variance for law in laws], dtype=torch.float64)
 
 
-def fit(counts: Tensor) -> StudentT:
-    """Return the likeliest law of z for counts (BINS,); N(0, 1) if they are all 0."""
-    rows = float(counts.sum())
-    if rows < 0.5:
+def fit(held_out: Tensor, training: Tensor | None = None) -> StudentT:
+    """Return the law of z for counts (BINS,) of held-out rows, and of training rows if given.
+
+    The likeliest law of all together, moved to the scale of the held-out rows; N(0, 1) if there are
+    none at all.
+    """
+    together = held_out if training is None else held_out + training
+    if float(together.sum()) < 0.5:
         return StudentT()
-    ends = np.concatenate([[0.0], EDGES.numpy(), [np.inf]])
-    own = counts.numpy() > 0
-    shares, lower, upper = counts.numpy()[own] / rows, ends[:-1][own], ends[1:][own]
+    counted = _Counted.of(together)
+    law = likeliest(counted.loss, median=counted.median, rows=counted.rows)
+    if training is None or not bool(training.any()) or float(held_out.sum()) < 0.5:
+        return law
+    return _moved(law, _Counted.of(held_out))
 
-    def loss(law: StudentT) -> float:
-        mass = law.beyond(lower) - law.beyond(upper)
-        prior = math.log1p((math.log(law.scale) / SPREAD) ** 2)
-        return prior / rows - float(shares @ np.log(np.maximum(mass, _LEAST_MASS)))
 
-    median = float(lower[np.searchsorted(shares.cumsum(), 0.5)])
-    return likeliest(loss, median=median, rows=rows)
+@dataclass(frozen=True)
+class _Counted:
+    """Rows by bin of |z|: the share of each bin that has any, and its ends."""
+
+    rows: float
+    shares: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, counts: Tensor) -> "_Counted":
+        ends = np.concatenate([[0.0], EDGES.numpy(), [np.inf]])
+        own, rows = counts.numpy() > 0, float(counts.sum())
+        return cls(rows, counts.numpy()[own] / rows, ends[:-1][own], ends[1:][own])
+
+    @property
+    def median(self) -> float:
+        return float(self.lower[np.searchsorted(self.shares.cumsum(), 0.5)])
+
+    def loss(self, law: StudentT, *, around: float = 1.0) -> float:
+        """Return −log of likelihood and prior per row; around: the scale that the prior prefers."""
+        mass = law.beyond(self.lower) - law.beyond(self.upper)
+        prior = math.log1p((math.log(law.scale / around) / SPREAD) ** 2)
+        return prior / self.rows - float(self.shares @ np.log(np.maximum(mass, _LEAST_MASS)))
+
+
+def _moved(law: StudentT, held_out: _Counted) -> StudentT:
+    """Return the law with the scale that held-out rows give it."""
+
+    def loss(at: Iterable[float]) -> float:
+        (scale,) = map(math.exp, at)
+        return held_out.loss(StudentT(law.freedom, scale), around=law.scale)
+
+    starts = law.scale, _scale(law.freedom, _within(held_out.median))
+    start = min(([math.log(scale)] for scale in starts), key=loss)
+    (found,) = _lowest(loss, start, [_LOG_SCALES])
+    return _rounded(StudentT(law.freedom, math.exp(float(found))))
 
 
 def likeliest(loss: Callable[[StudentT], float], *, median: float, rows: float) -> StudentT:
@@ -162,10 +251,15 @@ def likeliest(loss: Callable[[StudentT], float], *, median: float, rows: float) 
     The t must be better than the Gaussian by more than 1 in total. median: of |z|, where the search
     starts.
     """
-    median = min(max(median, 2.0**_SMALLEST), 2.0**_LARGEST)
+    median = _within(median)
     gaussian = _descend(loss, [StudentT(), StudentT(None, _scale(None, median))])
     student = _descend(loss, [StudentT(nu, _scale(nu, median)) for nu in _STARTS])
     return student if rows * (loss(gaussian) - loss(student)) > _AKAIKE else gaussian
+
+
+def _within(median: float) -> float:
+    """Return a median within the bins that have two ends."""
+    return min(max(median, 2.0**_SMALLEST), 2.0**_LARGEST)
 
 
 def _scale(freedom: float | None, median: float) -> float:
@@ -184,15 +278,24 @@ def _descend(loss: Callable[[StudentT], float], starts: list[StudentT]) -> Stude
         scale, *excess = map(math.exp, at)
         return StudentT(2 + excess[0] if excess else None, scale)
 
-    found = minimize(lambda at: loss(law(at)), point, method="L-BFGS-B", bounds=bounds).x
+    found = law(_lowest(lambda at: loss(law(at)), point, bounds))
+    return _rounded(min((start, found), key=loss))
+
+
+def _lowest(
+    loss: Callable[[Iterable[float]], float],
+    start: list[float],
+    bounds: list[tuple[float, float]],
+) -> NDArray[np.float64]:
+    """Return where a function of one or two numbers is lowest, the same on every machine."""
+    found = minimize(loss, start, method="L-BFGS-B", bounds=bounds).x
 
     def slope(at: NDArray[np.float64]) -> NDArray[np.float64]:
         shifts = _DIFFERENCE * np.eye(len(at))
-        slopes = [(loss(law(at + h)) - loss(law(at - h))) / (2 * _DIFFERENCE) for h in shifts]
+        slopes = [(loss(at + h) - loss(at - h)) / (2 * _DIFFERENCE) for h in shifts]
         return np.array(slopes)
 
-    found = polished(slope, found, np.array(bounds))
-    return _rounded(min((start, law(found)), key=loss))
+    return polished(slope, found, np.array(bounds))
 
 
 def _rounded(law: StudentT) -> StudentT:

@@ -29,6 +29,7 @@ from kernels.model.methods import METHODS
 from kernels.model.prediction import Interval, Predictions
 from kernels.outcomes.named_parts import NamedPart
 from kernels.outcomes.predictions import OutcomePrediction
+from kernels.scores.recalibration import ENOUGH
 from kernels.tables.checked_rows import exposure_columns
 from kernels.tables.problems import ROWS_SHOWN
 from kernels.tables.records import Records
@@ -64,7 +65,8 @@ ENSEMBLE: Any = Field(
 KIND: Any = Field(
     default=None,
     description="conformal: valid for any distribution of the residuals; the default of fedbnr. "
-    "student_t: from the calibrated distribution. gaussian: from the method's mean and variance; "
+    "student_t: from the calibrated distribution; the default of fedbnr with fewer than "
+    f"{ENOUGH} rows for calibration. gaussian: from the method's mean and variance; "
     "the only kind of the other methods. Targets that are not real numbers have conformal sets and "
     "intervals only.",
 )

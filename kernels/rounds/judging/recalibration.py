@@ -1,25 +1,31 @@
-"""Recalibration: a summed histogram of held-out residuals, and the intervals that it implies.
+"""Recalibration: summed histograms of residuals of unseen rows, and the intervals they imply.
 
-z = (y − μ)/√v on the rows kept for calibration. `kernels.scores.recalibration` computes from the
-histogram of |z| a Student-t law (ν > 2, scale), by its exact likelihood, and conformal quantiles.
+z = (y − μ)/√v on the held-out rows, and on training rows predicted without themselves
+(`kernels.layer.leave_one_out`). `kernels.scores.recalibration` computes from the histograms of |z|
+a Student-t law (ν > 2, scale), by its exact likelihood, and conformal quantiles.
 
 broadcast  the whole model: standardiser, kernel, weights, posterior
-local      rows by fold and by bin of |z|, for each target, over the calibration rows
-sum        the histogram of all sites' rows together: whole numbers, so exact
-update     ν and scale, or N(0, 1) unchanged if there are fewer than `min_rows` rows
+local      for each target, rows by bin of |z|: of calibration rows by fold, of stopping and of
+           training rows
+sum        the histograms of all sites' rows together: whole numbers, so exact
+update     ν and scale, or N(0, 1) unchanged if there are fewer than `min_rows` held-out rows
 
 A row's fold is drawn with the site's secret from its patient, or from the row itself if the schema
-names no patient (`kernels.rounds.site.dealing`).
+names no patient (`kernels.rounds.site.dealing`). A patient's training rows are predicted without
+any of them. That needs a patient's rows together, so of a table that is too large for memory and
+names patients no training rows are counted: it has held-out rows enough.
 
 The same sum has what the recalibration of outcomes follows from, histograms of log odds by outcome
-for example (`kernels.outcomes.scored.recalibration`). With few rows these change little, rather
-than nothing: their two numbers have a prior around the identity.
+for example (`kernels.outcomes.scored.recalibration`), over the calibration rows. With few rows
+these change little, rather than nothing: their two numbers have a prior around the identity.
 
-With differential privacy the histogram has few bins and no folds (`kernels.noisy.recalibration`). A
-row is in one bin of each of T targets, so a unit of k rows changes the histogram by at most k√T.
+With differential privacy the histogram has few bins and no folds, and is of calibration rows alone
+(`kernels.noisy.recalibration`): training rows would be charged for a second time. A row is in one
+bin of each of T targets, so a unit of k rows changes the histogram by at most k√T.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -28,8 +34,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from kernels.layer.leave_one_out import predict_without_own
+from kernels.layer.posterior import Prediction
 from kernels.model.model import Model, check_fitted, known
-from kernels.model.prediction import predict_each, predict_standardised
+from kernels.model.prediction import mixed, predict_each, predict_standardised
 from kernels.noisy import recalibration as noisy_recalibration
 from kernels.outcomes.scored.kinds import kind_of
 from kernels.outcomes.scored.summed import SumBlock
@@ -48,18 +56,19 @@ from kernels.rounds.judging.outcome_sums import (
 )
 from kernels.rounds.replay import LEAST_BUDGET, Bits, Replay, Step
 from kernels.rounds.site.site import Part, Site
-from kernels.scores.recalibration import BINS, FOLDS, LAW_BITS, Recalibration, histogram
+from kernels.scores.recalibration import BINS, FOLDS, LAW_BITS, Recalibration, histograms
+from kernels.tables.chunks import CHUNK_ROWS
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "recalibration"
-VERSION = 2
+VERSION = 3
 NEEDS: frozenset[Made] = frozenset()
 MAKES = frozenset({Made.RECALIBRATION})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """`min_rows`: with fewer calibration rows in total, no law is fitted and N(μ, v) is kept."""
+    """`min_rows`: with fewer held-out rows in total, no law is fitted and N(μ, v) is kept."""
 
     STORED_AS: ClassVar[str] = "recalibration.spec"
 
@@ -80,7 +89,7 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return the histogram; one row is in one bin of each target."""
+    """Return the histograms; one row is in one bin of each target."""
     model, rows = state.model, float(state.model.max_rows)
     blocks = [
         block
@@ -89,13 +98,15 @@ def layout(state: State) -> Layout:
     ]
     if not model.targets:
         return Layout(tuple(blocks))
-    if model.privacy is None:
-        residuals = Block("residuals", (model.targets, FOLDS, BINS), rows, 1.0)
-    else:
+    if model.privacy is not None:
         sensitivity = model.privacy.max_rows_per_patient * math.sqrt(model.targets)
         shape = (model.targets, noisy_recalibration.BINS)
-        residuals = Block("residuals", shape, rows, 1.0, sensitivity)
-    return Layout((residuals, *blocks))
+        return Layout((Block("residuals", shape, rows, 1.0, sensitivity), *blocks))
+    residuals = [
+        Block("residuals", (model.targets, FOLDS, BINS), rows, 1.0),
+        *(Block(name, (model.targets, BINS), rows, 1.0) for name in ("stopping", "training")),
+    ]
+    return Layout((*residuals, *blocks))
 
 
 def initial(spec: Spec, model: Model) -> State:
@@ -105,12 +116,9 @@ def initial(spec: Spec, model: Model) -> State:
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Count the site's calibration rows by fold and |z|, and sum what outcomes need."""
+    """Count the site's unseen rows by |z|, and sum what outcomes need."""
     model = state.model.judged
-    sums = _of_outcomes(model, site)
-    if model.targets:
-        sums["residuals"] = _residuals(model, site).numpy()
-    return sums
+    return {**_of_outcomes(model, site), **(_residuals(model, site) if model.targets else {})}
 
 
 def update(state: State, total: SecureTotal) -> State:
@@ -153,8 +161,8 @@ def declare(spec: Spec, before: Before) -> Declaration:
         makes=MAKES,
         answers=Answers.ALL,
         students=before.students,
-        words="counts of held-out rows by the size of their prediction error, and by what was "
-        "predicted and what was so",
+        words="counts of rows by the size of their prediction error, and by what was predicted and "
+        "what was so",
         sums=1,
         numbers=layout(State(before.model, spec)).length,
         numbers_in_all=layout(State(before.model, spec)).length,
@@ -162,7 +170,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         row_count=None,
         local_passes=0,
         rate_times_steps=0.0,
-        reads=frozenset({Part.CALIBRATION}),
+        reads=_read(before.model),
         summed_together=frozenset(),
         sampling_rate=1.0,
         noise_share=1.0,
@@ -175,6 +183,12 @@ def declare(spec: Spec, before: Before) -> Declaration:
 
 
 STORED = (Spec, State)
+
+
+def _read(model: Model) -> frozenset[Part]:
+    real = model.targets and model.privacy is None
+    unseen = {Part.STOPPING, Part.TRAINING} if real else set()
+    return frozenset({Part.CALIBRATION, *unseen})
 
 
 def _described(model: Model, index: int) -> tuple[SumBlock, ...]:
@@ -200,17 +214,40 @@ def _of_outcomes(model: Model, site: Site) -> dict[str, NDArray[np.float64]]:
     return sums
 
 
-def _residuals(model: Model, site: Site) -> Tensor:
-    """Count the rows by target, fold and |z|."""
+def _residuals(model: Model, site: Site) -> dict[str, NDArray[np.float64]]:
+    """Count the rows by target and |z|: of each kind, those for calibration by fold."""
     if model.privacy is not None:
-        return _few_bins(model, site)
+        return {"residuals": _few_bins(model, site).numpy()}
     counts = torch.zeros(model.targets, FOLDS, BINS, dtype=torch.float64)
     for (x, y, _), fold in site.chunks_in_folds(Part.CALIBRATION, model, folds=FOLDS):
-        predicted = predict_standardised(model, x)
-        z = (y - predicted.mean) / predicted.variance.sqrt()
+        sizes = _sizes(predict_standardised(model, x), y)
         for f in range(FOLDS):
-            counts[:, f] += torch.stack([histogram(own[fold == f]) for own in z.mT])
-    return counts
+            counts[:, f] += histograms(sizes[fold == f])
+    stopping, training = torch.zeros(2, model.targets, BINS, dtype=torch.float64)
+    for x, y, _ in site.chunks(Part.STOPPING, model):
+        stopping += histograms(_sizes(predict_standardised(model, x), y))
+    for said, y in _without_themselves(model, site):
+        training += histograms(_sizes(said, y))
+    return {
+        "residuals": counts.numpy(),
+        "stopping": stopping.numpy(),
+        "training": training.numpy(),
+    }
+
+
+def _without_themselves(model: Model, site: Site) -> Iterator[tuple[Prediction, Tensor]]:
+    """Yield predictions of the training rows by layers without their units, and their targets."""
+    if model.schema.patient is not None and not site.in_memory(Part.TRAINING):
+        return
+    models, weights = zip(*model.members, strict=True)
+    rows = min(own.kernel.rows_at_a_time(CHUNK_ROWS) for own in models)
+    for x, y, unit in site.units(Part.TRAINING, model, rows=rows):
+        said = [predict_without_own(own.posterior, own.features(x), y, unit) for own in models]
+        yield mixed(said, weights), y
+
+
+def _sizes(said: Prediction, y: Tensor) -> Tensor:
+    return (y - said.mean) / said.variance.sqrt()
 
 
 def _calibration(model: Model, index: int, total: SecureTotal) -> Any:
@@ -232,8 +269,14 @@ def _laws(state: State, total: SecureTotal) -> tuple[Recalibration, ...]:
             noisy_recalibration.from_noisy(own, noise=noise, min_rows=state.spec.min_rows)
             for own in torch.tensor(total["residuals"])
         )
-    counts = torch.tensor(total["residuals"]).round().clamp_min(0.0)
-    return tuple(Recalibration.of(own, min_rows=state.spec.min_rows) for own in counts)
+    counted = [
+        torch.tensor(total[name]).round().clamp_min(0.0)
+        for name in ("residuals", "stopping", "training")
+    ]
+    return tuple(
+        Recalibration.of(counts, stopping=stopping, training=training, min_rows=state.spec.min_rows)
+        for counts, stopping, training in zip(*counted, strict=True)
+    )
 
 
 def _few_bins(model: Model, site: Site) -> Tensor:

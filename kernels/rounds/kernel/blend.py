@@ -61,7 +61,7 @@ def judged_mixtures(first: Model, second: Model, site: Site) -> dict[str, NDArra
         said = [predict_standardised(own, x) for own in (first, second)]
         for share, own in found.items():
             own.add(mixed(said, (1 - share, share)), y, fold)
-    rows = held_out_rows(site)
+    rows = held_out_rows(first, site)
     return {
         _prefix(share) + name: each
         for share, own in found.items()

@@ -1,5 +1,11 @@
 """The density of held-out rows under a finished model, from sums over them.
 
+Both halves of them judge targets that are real numbers: the rows for calibration, and those for
+stopping, which have chosen the kernel's weights. A kernel with more weights to choose is favoured
+by the latter, which its handicap is for; but where rows are few, twice as many choose better.
+Outcomes are judged by the rows for calibration alone: training was stopped by the very loss that
+would be judged.
+
 Residuals are judged by the law that recalibration would give them, fitted to one half of the rows
 for the other half (`kernels.scores.recalibration`): a kernel's own variance is not what is served.
 
@@ -22,14 +28,18 @@ from kernels.outcomes.likelihood import MOST_LOSS
 from kernels.reproducible import near
 from kernels.rounds.shared.weighted_sums import likelihoods_at, outcome_chunks
 from kernels.rounds.site.site import Part, Site
-from kernels.scores.recalibration import BINS, EDGES, FOLDS, fit, histogram
+from kernels.scores.recalibration import BINS, EDGES, FOLDS, fit, histograms
 from privacy.layout import Block, SecureTotal
 
 DENSITY_STEP = 2.0**-12
 """The grid of the held-out log density per row, in nats."""
-_PART = Part.CALIBRATION
 _LOG_DEVIATION_BOUND = 64.0
 _LOG_RESOLUTION = 2.0**-30
+
+
+def _parts(model: Model) -> tuple[Part, ...]:
+    """Return the parts whose rows judge."""
+    return (Part.CALIBRATION,) if model.schema.outcomes else (Part.STOPPING, Part.CALIBRATION)
 
 
 class Residuals:
@@ -44,7 +54,7 @@ class Residuals:
         """Add the rows with targets y, (n, T), that are in these folds, (n,)."""
         z = (y - said.mean) / said.variance.sqrt()
         for f in range(FOLDS):
-            self._counts[:, f] += torch.stack([histogram(own[fold == f]) for own in z.mT])
+            self._counts[:, f] += histograms(z[fold == f])
         self._deviations += said.variance.log().clamp(-60, 60).sum(0) / 2
 
     def blocks(self) -> dict[str, NDArray[np.float64]]:
@@ -66,20 +76,21 @@ def density_blocks(model: Model) -> list[Block]:
     return blocks
 
 
-def held_out_rows(site: Site) -> NDArray[np.float64]:
+def held_out_rows(model: Model, site: Site) -> NDArray[np.float64]:
     """Return the block with the number of rows that models are judged by."""
-    return np.array(float(site.count(_PART)))
+    return np.array(float(sum(map(site.count, _parts(model)))))
 
 
 def held_out_chunks(model: Model, site: Site) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield features, targets and folds of these rows, standardised."""
-    for (x, y, _), fold in site.chunks_in_folds(_PART, model, folds=FOLDS):
-        yield x, y, fold
+    for part in _parts(model):
+        for (x, y, _), fold in site.chunks_in_folds(part, model, folds=FOLDS):
+            yield x, y, fold
 
 
 def judged(model: Model, site: Site) -> dict[str, NDArray[np.float64]]:
     """Sum what the densities of a site's held-out rows follow from."""
-    blocks = {"held_out": held_out_rows(site)}
+    blocks = {"held_out": held_out_rows(model, site)}
     if model.targets:
         residuals = Residuals(model.targets)
         for x, y, fold in held_out_chunks(model, site):
@@ -88,7 +99,7 @@ def judged(model: Model, site: Site) -> dict[str, NDArray[np.float64]]:
     likelihoods = likelihoods_at(model, model.outcomes or ())
     if likelihoods:
         losses = torch.zeros(len(model.schema.outcomes), dtype=torch.float64)
-        for phi, columns in outcome_chunks(model, site, _PART):
+        for phi, columns in outcome_chunks(model, site, Part.CALIBRATION):
             for index, (at, own) in enumerate(zip(likelihoods, columns, strict=True)):
                 losses[index] += at.losses(phi, own).sum()
         blocks["losses"] = losses.numpy()

@@ -11,9 +11,8 @@ Recipes that fall behind leave the race. While kernels are trained, each sum has
 rows kept for stopping; a recipe whose best error is, after two thirds of its steps, above the least
 of all by a margin that narrows to the end, is not trained any further. That saves sums and decides
 little: a recipe that is trained stays, as a line that has nothing to train, since on few rows the
-least of a hundred errors is low by chance. Those who stay are judged by the log density of the rows
-for calibration under their own layers (`kernels.rounds.kernel.densities`); the rows for stopping
-have chosen their weights.
+least of a hundred errors is low by chance. Those who stay are judged by the log density of all
+held-out rows under their own layers (`kernels.rounds.kernel.densities`).
 
 Two kernels that are about as good are wrong about different rows. If all targets are real numbers,
 one further sum judges mixtures of the two densest, and the second stays beside the first if that
@@ -25,7 +24,7 @@ as the logarithm of its prior odds against the simplest: so many nats in all mus
 
 broadcast  the states of all recipes in the race; at the end their finished layers
 local      what each of them asks for, side by side; at the end a histogram of |z| in two folds,
-           Σ log √v, and Σ −log p of outcomes, over the rows for calibration, and then the same for
+           Σ log √v, and Σ −log p of outcomes, over the held-out rows, and then the same for
            mixtures of two
 sum        the same of all sites together
 update     each recipe's own update; at the end the kernel and the weights of the densest, and those
@@ -69,7 +68,7 @@ from kernels.strict_json import decode_object, is_text
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "search"
-VERSION = 3
+VERSION = 4
 NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.KERNEL, Made.CHOICE})
 
@@ -185,7 +184,7 @@ class Progress(exact.Progress):
 class Verdict:
     """What the search has found.
 
-    losses: of each recipe −log density per row for calibration, with its handicap; None if it left.
+    losses: of each recipe −log density per held-out row, with its handicap; None if it left.
     second, blended: the next one, and the losses of mixtures of both by share; None if none was
     tried. share: that of the second recipe in the mixture that is kept; None if one kernel is.
     """
@@ -576,7 +575,7 @@ def _judged(state: State, site: Site) -> dict[str, NDArray[np.float64]]:
 
 
 def _chosen(state: State, total: SecureTotal) -> State:
-    """Keep the recipe under which the rows for calibration are densest, unless two are mixed."""
+    """Keep the recipe under which the held-out rows are densest, unless two are mixed."""
     if state.pair is not None:
         return _mixed(state, state.pair, total)
     losses: list[float | None] = [None] * len(state.runs)

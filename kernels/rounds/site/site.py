@@ -208,6 +208,10 @@ class Site:
         own = self.parts.get(part) if model is None else self._own(part, model)
         return 0 if own is None else len(own)
 
+    def in_memory(self, part: Part) -> bool:
+        """Return whether a part's rows are in memory; those of a large table are read anew."""
+        return not isinstance(self.parts.get(part), Streamed)
+
     def record_chunks(self, part: Part, model: Model) -> Iterator[Records]:
         """Yield a part's records, in bounded pieces."""
         own = self._own(part, model)

@@ -92,7 +92,8 @@ def test_a_method_that_is_not_there_is_refused_with_those_that_are(method: str) 
 
 def test_recalibration_is_of_fedbnr_alone() -> None:
     fedbnr, product = (predict(MODEL, ROWS, method=each) for each in ("fedbnr", "product"))
-    assert torch.equal(fedbnr.interval(0.9).upper, fedbnr.conformal(0.9).upper)
+    # So few held-out rows: the law, in which training rows have a part, covers more evenly.
+    assert torch.equal(fedbnr.interval(0.9).upper, fedbnr.student_t(0.9).upper)
     lower, upper = product.interval(0.9)
     assert torch.allclose((upper - lower) / 2, 1.6448536269514722 * product.variance.sqrt())
     for kind in ("conformal", "student_t"):

@@ -60,7 +60,7 @@ def test_the_coordinator_and_the_model_at_a_hospital_agree_on_the_same_rows(
         np.testing.assert_allclose(target["mean"], local.mean[:, i], rtol=1e-12)
         np.testing.assert_allclose(target["variance"], local.variance[:, i], rtol=1e-12)
         (interval,) = target["intervals"]
-        assert interval["kind"] == ("conformal" if method == "fedbnr" else "gaussian")
+        assert interval["kind"] == ("student_t" if method == "fedbnr" else "gaussian")
         np.testing.assert_allclose(interval["lower"], lower[:, i], rtol=1e-12)
         np.testing.assert_allclose(interval["upper"], upper[:, i], rtol=1e-12)
         parts = {"latent_variance", "noise_variance"}

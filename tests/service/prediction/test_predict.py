@@ -99,6 +99,7 @@ def test_a_conformal_interval_without_an_end_is_null_not_infinity(
     coordinator: Coordinator, model: str, token: str
 ) -> None:
     body = {"model": model, "records": RECORDS, "intervals": [0.9999999]}
+    body["interval_kind"] = "conformal"
     (stay, _) = coordinator.bearer(token, "POST", "/predict", body).json()["targets"]
     assert stay["intervals"][0]["upper"] == [None] * 3
 
