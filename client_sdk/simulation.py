@@ -34,7 +34,7 @@ from kernels.model.model import Model
 from kernels.rounds import position as positions
 from kernels.rounds.algorithm import Rehearsed, rehearsed
 from kernels.rounds.automatic import automatic_program
-from kernels.rounds.broadcast import received
+from kernels.rounds.broadcast import checked
 from kernels.rounds.noise_planning import with_noise
 from kernels.rounds.plan import check_fits, release_plan
 from kernels.rounds.program import Program
@@ -239,8 +239,8 @@ def simulate(
                 )
             position = positions.next_stage(position)
             continue
-        # Sites use the state as it is stored, and nothing else.
-        ready = rehearsed(algorithm, received(position.encoded, program, position.stage))
+        # As at a hospital, which computes from the state that it has replayed itself.
+        ready = rehearsed(algorithm, checked(state, program, position.stage))
         encoding = Encoding.of_sum(
             algorithm.layout(state),
             multiplier=noise_multiplier(program, position.stage),

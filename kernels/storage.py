@@ -15,9 +15,11 @@ a file or a class changes neither what is sent nor a model's id. Bytes of anothe
 other fields, are refused with `OtherFormat`: nothing is guessed.
 """
 
+import weakref
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -42,14 +44,10 @@ _TREE = "tree"
 
 def encode(state: object, *, broadcast: bool = False) -> bytes:
     """Return the bytes of a state: all of it, or only what hospitals may see (`broadcast`)."""
-    tensors: dict[str, Tensor] = {}
-    content = _plain(state, tensors, broadcast=broadcast)
-    try:
-        tree = encode_json({"format": FORMAT, "content": content})
-    except ValueError as problem:
-        raise StateError(f"this state cannot be stored: {problem}") from problem
+    writer = _Writer(broadcast=broadcast)
+    tree = _object({"content": writer.text(state), "format": _leaf(FORMAT)})
     raw = torch.from_numpy(np.frombuffer(tree.encode(), dtype=np.uint8).copy())
-    return safetensors.torch.save({_TREE: raw, **tensors})
+    return safetensors.torch.save({_TREE: raw, **writer.tensors})
 
 
 def decode(data: bytes, kinds: Mapping[str, type]) -> Any:
@@ -121,30 +119,121 @@ def kinds_of(*kinds: type) -> Mapping[str, type]:
     return named
 
 
-def _plain(value: object, tensors: dict[str, Tensor], *, broadcast: bool) -> object:
-    if isinstance(value, float) and value == 0:
-        return 0.0
-    if value is None or (
-        isinstance(value, bool | int | float | str) and not isinstance(value, Enum)
-    ):
-        return value
-    if isinstance(value, Enum):
-        return _plain(value.value, tensors, broadcast=broadcast)
-    if isinstance(value, Tensor):
-        name = str(len(tensors))
-        tensors[name] = _canonical(value)
-        return {"tensor": name}
-    if isinstance(value, tuple | list):
-        return [_plain(each, tensors, broadcast=broadcast) for each in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        document = {
-            each.name: None
-            if broadcast and each.metadata.get("private")
-            else _plain(getattr(value, each.name), tensors, broadcast=broadcast)
-            for each in fields(value)
+class _Writer:
+    """Writes the canonical JSON of a tree part by part, and collects its tensors by their names.
+
+    Between two sums most of a state stays the same objects: the schema, which every model in it
+    refers to, and the steps so far. Their text is therefore kept as long as they live.
+    """
+
+    def __init__(self, *, broadcast: bool) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self._broadcast = broadcast
+        self._changing = 0
+        """How many values were written that may have another text next time."""
+
+    def text(self, value: object) -> str:
+        """Return the canonical JSON of a value."""
+        if is_dataclass(value) and not isinstance(value, type):
+            return self._of_dataclass(value)
+        if isinstance(value, Tensor):
+            self._changing += 1  # its name is its place in this state
+            name = str(len(self.tensors))
+            self.tensors[name] = _canonical(value)
+            return _object({"tensor": f'"{name}"'})
+        if isinstance(value, Enum):
+            return self.text(value.value)
+        if isinstance(value, tuple | list):
+            self._changing += isinstance(value, list)
+            return f"[{','.join(map(self.text, value))}]"
+        if value is None or isinstance(value, bool | int | float | str):
+            return _leaf(value)
+        raise StateError(f"a state must consist of plain data, not of a {type(value).__name__}")
+
+    def _of_dataclass(self, value: Any) -> str:
+        kind = _kind(value.__class__)
+        lasting = kind.frozen and not self._broadcast
+        known = _TEXTS.get(value) if lasting else None
+        if known is not None:
+            return known
+        before = self._changing
+        # Tensors are numbered in the order of the fields.
+        texts = {
+            name: _leaf(None)
+            if self._broadcast and name in kind.private
+            else self.text(getattr(value, name))
+            for name in kind.types
         }
-        return {"kind": stored_as(type(value)), "fields": document}
-    raise StateError(f"a state must consist of plain data, not of a {type(value).__name__}")
+        text = _object({"fields": _object(texts), "kind": kind.name})
+        if lasting and self._changing == before:
+            _TEXTS.keep(value, text)
+        self._changing += not kind.frozen
+        return text
+
+
+class _Texts:
+    """Texts of objects that never change, by identity: equal ones may be of other types (1, 1.0).
+
+    Nothing here keeps an object alive. A text goes with its object, before another can have its id.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[object], str]] = {}
+
+    def get(self, value: object) -> str | None:
+        """Return the text of this very object, if it is known."""
+        own, text = self._known.get(id(value), (None, None))
+        return text if own is not None and own() is value else None
+
+    def keep(self, value: object, text: str) -> None:
+        """Keep the text of an object for as long as it lives."""
+        own = weakref.ref(value, partial(self._forget, id(value)))
+        self._known[id(value)] = own, text
+
+    def _forget(self, key: int, gone: "weakref.ref[object]") -> None:
+        if self._known.get(key, (None,))[0] is gone:
+            self._known.pop(key, None)
+
+
+_TEXTS = _Texts()
+
+
+def _object(texts: Mapping[str, str]) -> str:
+    """Return the canonical object of canonical values; its names are Python's, so not escaped."""
+    members = ",".join([f'"{name}":{texts[name]}' for name in sorted(texts)])
+    return f"{{{members}}}"
+
+
+def _leaf(value: object) -> str:
+    try:
+        return encode_json(value)
+    except ValueError as problem:
+        raise StateError(f"this state cannot be stored: {problem}") from problem
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How a dataclass is stored.
+
+    name: its stored name, as JSON. types: those of its fields, in order. private: the fields that
+    are never broadcast. frozen: whether its instances never change.
+    """
+
+    name: str
+    types: Mapping[str, Any]
+    private: frozenset[str]
+    frozen: bool
+
+
+@cache
+def _kind(kind: Any) -> _Kind:
+    own = fields(kind)
+    return _Kind(
+        _leaf(stored_as(kind)),
+        {each.name: each.type for each in own},
+        frozenset(each.name for each in own if each.metadata.get("private")),
+        kind.__dataclass_params__.frozen,
+    )
 
 
 def _canonical(value: Tensor) -> Tensor:
@@ -161,12 +250,12 @@ def _built(tree: object, tensors: Mapping[str, Tensor], kinds: Mapping[str, type
     if "tensor" in tree:
         return tensors[tree["tensor"]]
     kind = kinds[tree["kind"]]
-    if set(tree["fields"]) != {each.name for each in fields(kind)}:
+    types = _kind(kind).types
+    if tree["fields"].keys() != types.keys():
         raise OtherFormat(
             f"these bytes contain a {tree['kind']} whose fields this version of veilgp does not "
             "read: read them with the version that wrote them, or train the model again"
         )
-    types = {each.name: each.type for each in fields(kind)}
     values = {
         name: as_declared(types[name], _built(each, tensors, kinds))
         for name, each in tree["fields"].items()

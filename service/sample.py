@@ -25,7 +25,7 @@ from kernels.model.artifact import Artifact
 from kernels.model.card_sections import Privacy
 from kernels.model.results import released
 from kernels.rounds import position as positions
-from kernels.rounds.broadcast import received
+from kernels.rounds.broadcast import checked
 from kernels.rounds.position import Metrics, Position
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind
@@ -323,7 +323,7 @@ def _trained(program: Program) -> tuple[Position, list[Metrics]]:
     while not position.finished:
         algorithm, state = position.algorithm, position.state
         encoding = Encoding.finest(algorithm.layout(state), max_clients=len(sites))
-        seen = received(position.encoded, program, position.stage)
+        seen = checked(position.state, program, position.stage)
         total = np.zeros(encoding.layout.length, dtype="<u8")
         for site in sites:
             total += encoding.encode(algorithm.contribute(seen, site))

@@ -10,6 +10,7 @@ which refers to algorithms by name and version.
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from kernels.errors import NewerProgram, ProgramError
@@ -102,6 +103,15 @@ class Program:
             Step(index, name, own.needs, own.makes)
             for index, (name, own) in enumerate(zip(names, declared, strict=True))
         )
+
+    @cached_property
+    def row_counts(self) -> tuple[str | None, ...]:
+        """The block with the number of training rows in each stage's sums, None if there is none.
+
+        It is needed after every sum, and a declaration of many recipes takes milliseconds.
+        """
+        before = Before(model=self.start(), students=frozenset())
+        return tuple(a.declare(spec, before).row_count for a, spec in self.algorithms())
 
     def check_start(self, there: frozenset[Made] = frozenset()) -> None:
         """Refuse a program that cannot start from a model with this, or else from nothing."""
