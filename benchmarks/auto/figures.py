@@ -36,16 +36,34 @@ def targets(figures: Mapping[str, float | int]) -> tuple[Target, ...]:
     )
 
 
+def compared_seeds(done: Done, dataset: str, rows: int, seeds: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the seeds over which a set's methods are compared: those of auto and all candidates.
+
+    All seeds if there are none: then peers alone were measured. While a run is not complete, ours
+    have fewer seeds than peers.
+    """
+    ours = {cell for cell in done if (cell.dataset, cell.rows) == (dataset, rows) and cell.is_ours}
+    methods = {cell.method for cell in ours}
+    found = tuple(
+        seed for seed in seeds if all(Cell(dataset, each, seed, rows) in ours for each in methods)
+    )
+    return found if methods and found else seeds
+
+
 def means_over_seeds(done: Done, seeds: tuple[int, ...]) -> dict[Cell, Scored]:
-    """Average what differs by its seed alone, where every seed was measured."""
+    """Average what differs by its seed alone, over the seeds that are compared."""
     grouped: dict[Cell, list[Mapping[str, float]]] = {}
+    own_seeds = {
+        (dataset, rows): compared_seeds(done, dataset, rows, seeds)
+        for dataset, rows in {(cell.dataset, cell.rows) for cell in done}
+    }
     for cell, score in done.items():
-        if cell.seed in seeds:
+        if cell.seed in own_seeds[cell.dataset, cell.rows]:
             grouped.setdefault(cell._replace(seed=-1), []).append(score)
     return {
         cell: {name: _mean(own, name) for name in own[0] if all(name in each for each in own)}
         for cell, own in grouped.items()
-        if len(own) == len(seeds)
+        if len(own) == len(own_seeds[cell.dataset, cell.rows])
     }
 
 
@@ -84,6 +102,11 @@ def figures_of(done: Done, points: Points, asked: Size) -> Figures:
     means = means_over_seeds(done, asked.seeds)
     tables = {name: by_method(means, name, asked.rows) for name in asked.sets}
     figures = _of_ours({name: own for name, own in tables.items() if AUTO in own})
+    if "sets" in figures:
+        measured = [name for name, own in tables.items() if AUTO in own]
+        figures["seeds"] = min(
+            len(compared_seeds(done, name, asked.rows, asked.seeds)) for name in measured
+        )
     gaps = [
         auto - central
         for (name, method, rows), cells in points.items()

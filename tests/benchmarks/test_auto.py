@@ -17,6 +17,7 @@ from scipy.stats import norm
 from benchmarks.auto import command, ours, plan, scores, sets
 from benchmarks.auto.figures import (
     best_candidate,
+    compared_seeds,
     figures_of,
     margin,
     means_over_seeds,
@@ -334,8 +335,8 @@ class TestFigures:
         write_tables(done, points, asked, figures, tmp_path / "auto.md")
         text = (tmp_path / "auto.md").read_text()
         assert "- NO: coverage_90 ≤ 0.93, is 0.95" in text
-        assert "| ccpp | 500 | 1 | small | 0.985 | yes | 1.5 | yes | 1.2 | 0.800 |" in text
-        assert "| medpar | 500 | 2 | small | 1.9 | NO | – |  | 1.2 | 1.000 |" in text
+        assert "| ccpp | 500 | 2 | 1 | small | 0.985 | yes | 1.5 | yes | 1.2 | 0.800 |" in text
+        assert "| medpar | 500 | 2 | 2 | small | 1.9 | NO | – |  | 1.2 | 1.000 |" in text
 
     def test_of_peers_alone_nothing_of_ours_is_claimed(self, tmp_path: Path) -> None:
         done = {cell: own for cell, own in self.made_up_scores().items() if not cell.is_ours}
@@ -345,12 +346,21 @@ class TestFigures:
         write_tables(done, self.points(), asked, figures, tmp_path / "auto.md")
         assert (tmp_path / "auto.md").read_text().count("- not measured: ") == 8
 
-    def test_a_set_of_which_a_seed_is_missing_is_not_averaged(self) -> None:
+    def test_methods_of_a_set_are_compared_over_the_same_seeds(self) -> None:
         done = self.made_up_scores()
         del done[Cell("ccpp", AUTO, 1)]
+        done[Cell("ccpp", BOOSTING, 1)] = {"nll": 100.0}
         means = means_over_seeds(done, (0, 1))
-        assert Cell("ccpp", AUTO) not in means
-        assert Cell("medpar", AUTO) in means
+        assert means[Cell("ccpp", BOOSTING)]["nll"] == 1.2
+        assert compared_seeds(done, "ccpp", ALL_ROWS, (0, 1)) == (0,)
+        assert compared_seeds(done, "medpar", ALL_ROWS, (0, 1)) == (0, 1)
+
+    def test_a_method_without_one_of_these_seeds_has_no_mean(self) -> None:
+        done = self.made_up_scores()
+        del done[Cell("ccpp", BOOSTING, 1)]
+        means = means_over_seeds(done, (0, 1))
+        assert Cell("ccpp", BOOSTING) not in means
+        assert Cell("ccpp", AUTO) in means
 
     def test_the_best_candidate_is_never_auto_or_a_peer(self) -> None:
         own = {AUTO: {"nll": 0.1}, BOOSTING: {"nll": 0.0}, f"{CANDIDATE}a": {"nll": 0.11}}
