@@ -14,7 +14,14 @@ from client_sdk.gate.refusals import rounded_up
 from client_sdk.gate.row_band import ProposedBand
 from client_sdk.readable import quoted
 from kernels.errors import ProgramError
-from kernels.rounds.plan import algorithms_of, dealt_share, declared, summed_together
+from kernels.rounds.plan import (
+    algorithms_of,
+    dealt_share,
+    declared,
+    mixes_kernels,
+    most_features,
+    summed_together,
+)
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind, program_of
 from kernels.rounds.site.site import Part
@@ -58,10 +65,9 @@ least_colluders = {terms.max_colluders}
 # a categorical column. With fewer rows, sums can reveal the rows themselves.{_summed(program)}
 least_rows = {standard.least_rows}
 least_level_rows = {standard.least_level_rows}
-# Minimum number of training rows for each feature of the kernel; the program has {
-        max(own.features for own in program.kernels):,}. The second line is
-# for held-out rows that are summed without the others: with 0 only least_rows applies to them, and
-# hospitals that collude with each other could test who is among them.
+# Minimum number of training rows for each feature of the kernel; {_features(program)}.
+# The second line is for held-out rows that are summed without the others: with 0 only least_rows
+# applies to them, and hospitals that collude with each other could test who is among them.
 rows_per_feature = {standard.rows_per_feature:g}
 rows_per_feature_held_out = {standard.rows_per_feature_held_out:g}
 # Minimum number of rows in each part that is held out of training and scored, unless it is empty.
@@ -155,6 +161,17 @@ def _summed(program: Program) -> str:
                 "session without it."
             )
     return lines
+
+
+def _features(program: Program) -> str:
+    """Say how many features count."""
+    features = f"{most_features(program):,}"
+    if not mixes_kernels(program):
+        return f"the program has {features}"
+    return (
+        f"the program has up to {features} (of both kernels\n# where two are mixed: each has a "
+        "matrix of products over the same rows)"
+    )
 
 
 def _row_band(band: ProposedBand) -> str:

@@ -65,7 +65,8 @@ class StatedPolicy:
     patient reveals that patient's outcome."""
     rows_per_feature: float = ROWS_PER_FEATURE
     """Minimum number of training rows per feature of the kernel, in addition to the limits on
-    numbers that become known."""
+    numbers that become known. If two kernels may be mixed the features of both count, since both
+    have a matrix of products over these rows."""
     rows_per_feature_held_out: float = 0.0
     """The same for held-out rows that a stage sums without the others. Without this line only
     `least_rows` applies to them. Whoever reads the sums could test who is among them, and so could
