@@ -271,7 +271,7 @@ class Policy(StatedPolicy):
         features, mixed = most_features(program), mixes_kernels(program)
         if summed.rows < self.least_rows:
             yield refusals.too_few_rows(summed, least=self.least_rows)
-        least = self.rows_per_feature if summed.trained else self.rows_per_feature_held_out
+        least = self.rows_for_each_feature(trained=summed.trained)
         if summed.rows < least * features:
             yield refusals.too_few_rows_per_feature(summed, features, least=least, mixed=mixed)
 

@@ -198,6 +198,21 @@ def test_floors_hold_for_held_out_rows_that_are_summed_without_the_others(
     policy.check_table(COMPLETED, TableSummary(2_000, 2_000, wards))
 
 
+def test_without_a_line_of_their_own_held_out_rows_obey_the_line_of_all_rows() -> None:
+    """A site that says three rows for each feature expects it of every matrix that is released."""
+    summary = TableSummary(2_000, 1_970, {}, FEW)
+    three = {"least_rows": 0, "rows_per_feature": 3.0, "rows_per_feature_held_out": None}
+    for policy in (permissive(COMPLETED, **three), replace(Policy(), least_rows=0)):
+        with pytest.raises(TooFewRowsPerFeature, match=r"30 held-out .* at most 10 ") as refused:
+            policy.check_table(COMPLETED, summary)
+        assert refused.value.line.startswith("rows_per_feature_held_out = ")
+        replace(policy, rows_per_feature_held_out=0.0).check_table(COMPLETED, summary)
+        replace(policy, rows_per_feature=1.0).check_table(COMPLETED, summary)
+    text = policy_draft.draft(COMPLETED, TERMS)
+    assert Policy.from_toml(text).rows_per_feature_held_out is None
+    assert "# rows_per_feature_held_out = 3" in text
+
+
 REAL = Schema(outcomes.MIXED.features, outcomes.MIXED.real)
 MIXING = automatic_program(REAL, max_features=100, completed=False)
 """Two recipes of it train a kernel with 100 features."""

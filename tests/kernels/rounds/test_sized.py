@@ -31,7 +31,7 @@ def program(smallest: int, **changes: object) -> Program:
     return sized.sized_program(SCHEMA, smallest_table=smallest, members=5, **changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("smallest", [128, 256, 512, 1024, 4096, 16384])
+@pytest.mark.parametrize("smallest", [128, 256, 512, 1024, 4096, 8192])
 def test_default_floors_hold_at_a_table_of_the_band(smallest: int) -> None:
     made = program(smallest)
     whole_program.check(made)
@@ -42,8 +42,8 @@ def test_default_floors_hold_at_a_table_of_the_band(smallest: int) -> None:
     training, held_out = int((parts == 0).sum()), int((parts != 0).sum())
     assert training >= max(50, 3 * features)
     completes = any(isinstance(stage, completion.Spec) for stage in made.stages)
-    assert completes == (smallest >= 512)
-    assert held_out >= 50 or not completes
+    assert completes == (smallest >= 8192)
+    assert held_out >= max(50, 3 * features) or not completes
     assert Program.from_json(made.to_json()) == made
 
 
@@ -78,6 +78,20 @@ def test_what_may_be_mixed_is_the_largest_of_two_recipes() -> None:
     (layers,) = {most_features(program_of(Kind.LINEAR, own)) for own in (made, alone(made))}
     assert layers == 800
     assert most_features(alone(made)) == 400
+
+
+def test_held_out_rows_are_summed_where_there_are_enough_for_each_feature() -> None:
+    """With 50 of them for 400 features their sum, the difference of two layers, was the rows."""
+    for smallest, completes in ((256, False), (512, True)):
+        made = program(smallest, max_features=20)
+        stages = [type(own) for own in made.stages]
+        assert (completion.Spec in stages) == completes
+        aside = sized.dealt_at_least(smallest, 0.2)
+        assert (aside >= max(50, 3 * most_features(made))) == completes
+        said = in_words(made, blind=True)[-1]
+        assert ("because 'completion' sums held-out rows alone" in said) == completes
+    whole = automatic_program(SCHEMA)
+    assert sized.dealt_at_least(sized.rows_needed(whole), 0.2) >= 3 * most_features(whole)
 
 
 def alone(made: Program) -> Program:
