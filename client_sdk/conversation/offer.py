@@ -4,7 +4,8 @@
 
 An invitation can be read before that, by anyone who has its link and any number of times, with
 nobody enrolled and nothing signed (`read_invitation`). Program and terms are stored when they are
-first seen, which may be then: a session in which either changes later is refused.
+first seen, which may be then: a session in which either changes later is refused. So is a link
+with another address for a session that is known, before anything is sent there (`home.addresses`).
 """
 
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from client_sdk.events import (
 )
 from client_sdk.gate.disclosure import Disclosure, known_under
 from client_sdk.gate.refusal_report import about_own_rows
+from client_sdk.home.addresses import check_address
 from client_sdk.home.disclosures import EnteredRun
 from client_sdk.home.remembered import KnownSession
 from client_sdk.home.store import Store
@@ -126,6 +128,7 @@ class OfferReview:
     def read(self) -> Effects[Offer]:
         """Enrol if this is a join link, and read the session's offer."""
         side, store = self._side, self._side.home.store
+        check_address(store, side.session, side.link.address)
         seen = store.session(side.session)
         if side.link.secret is not None and (seen is None or not seen.member):
             yield from side.exchange.post(

@@ -86,6 +86,14 @@ class Policies:
         """Store an approval."""
         self._put(self._approval_path(session), approval.to_json())
 
+    def forget_approval(self, session: str) -> None:
+        """Forget that a session's policy was approved; the policy stays."""
+        path = self._approval_path(session)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise HomeNotWritten(f"cannot remove {path}: {error.strerror}") from error
+
     def approved(self, session: str) -> Approval:
         """Return the approval of a session's policy as it is now, or refuse."""
         text, path = self.text(session), self._approval_path(session)
