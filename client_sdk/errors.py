@@ -459,10 +459,12 @@ class SessionError(ClientError):
 
 
 class SessionChanged(SessionError):
-    """The session's program or terms have changed since it was joined."""
+    """The session's program or terms, or this member's name, have changed since it was joined."""
 
     code = "session.changed"
-    public_detail = "The session's program or terms have changed since it was joined."
+    public_detail = (
+        "The session's program or terms, or the member's name, have changed since it was joined."
+    )
 
 
 class SessionElsewhere(SessionError):

@@ -29,9 +29,11 @@ from client_sdk.gate.refusal_report import about_own_rows
 from client_sdk.home.addresses import check_address
 from client_sdk.home.disclosures import EnteredRun
 from client_sdk.home.remembered import KnownSession
+from client_sdk.home.roster_file import check_own_name
 from client_sdk.home.store import Store
 from client_sdk.network.exchange import Effects, Exchange, plain_object
 from client_sdk.network.links import SessionLink
+from client_sdk.readable import readable
 from client_sdk.tables.hospital_table import HospitalTable, site_of
 from kernels.rounds.order import whole_program
 from kernels.rounds.plan import check_fits, declared, release_plan
@@ -134,7 +136,9 @@ class OfferReview:
             yield from side.exchange.post(
                 f"/sessions/{side.session}/members", {"invitation": side.link.secret}
             )
-        offer = yield from read_membership(side.exchange, side.link, side.home.identity.key)
+        own = side.home.identity.key
+        offer = yield from read_membership(side.exchange, side.link, own)
+        check_own_name(side.roster, own, offer.membership.name)
         remember(store, side.link, offer)
         return offer
 
@@ -191,6 +195,7 @@ class OfferReview:
             membership = Membership.read(plain)
             _check_session(membership, side.link)
             _check_key(membership, side.home.identity.key)
+            check_own_name(side.roster, side.home.identity.key, membership.name)
             _check_unchanged(side.home.store.session(side.session), membership)
         if membership.status == "suspended":
             raise Suspended(
@@ -200,9 +205,14 @@ class OfferReview:
 
 
 def _check_unchanged(seen: KnownSession | None, membership: Membership) -> None:
-    """Refuse a program or terms that are not those that this hospital saw first."""
+    """Refuse another program, other terms or another name than this hospital knows."""
     if seen is None:
         return
+    if membership.status != INVITED and seen.member not in ("", membership.name):
+        raise SessionChanged(
+            f"this hospital is enrolled in the session as {readable(seen.member)}, and the "
+            f"coordinator now calls it {readable(membership.name)}: ask the session's admin"
+        )
     if seen.program != membership.program:
         raise SessionChanged(
             "the session's program has changed since this hospital first saw it. A session's "

@@ -1,16 +1,24 @@
 """A person reviews and approves; only then is the join link used, and for this hospital."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from client_sdk.errors import PolicyFileError, PolicyNotApproved, PolicyRefused, RosterFileError
+from client_sdk.errors import (
+    PolicyFileError,
+    PolicyNotApproved,
+    PolicyRefused,
+    RosterFileError,
+    SessionChanged,
+)
 from client_sdk.home.home import Home
 from client_sdk.home.policies import Policies
-from client_sdk.joining import offered
+from client_sdk.joining import join, offered
+from client_sdk.network.exchange import Reply
 from client_sdk.reviewing import review
 from client_sdk.session_approval import approve, approved
 from kernels.rounds.program import Program
@@ -114,6 +122,36 @@ def test_what_is_refused_enrols_nobody(walk: Walk, tmp_path: Path) -> None:
         walk.approve(policy=other)
     assert walk.coordinator.members == {}
     assert path.read_text() == "least_cohort = 3\n", "the policy of the home is as it was"
+
+
+def test_a_key_that_was_enrolled_under_another_name_is_not_approved(walk: Walk) -> None:
+    """The invitation said one name, and the coordinator enrolled the key under another."""
+    walk.draft()
+    own, other, _ = walk.coordinator.names
+    walk.coordinator.secrets["secret-of-0"] = other
+
+    def as_invited(name: str, reply: Reply) -> Reply:
+        if name != "offer":
+            return reply
+        return replace(reply, body=json.dumps({**json.loads(reply.body), "name": own}).encode())
+
+    walk.coordinator.meddle = as_invited
+    with pytest.raises(RosterFileError, match=f"calls this hospital {own}, and .* it {other}:"):
+        walk.approve()
+    with pytest.raises(PolicyNotApproved, match="nobody has approved"):
+        approved(walk.session, home=walk.home)
+    # Nor does it take part with a roster of its own, under a name that is not its own.
+    with pytest.raises(RosterFileError, match=f"calls it {other}:"):
+        join(walk.link, table(400, seed=1), roster=walk.roster, progress="silent", **walk.net)
+
+
+def test_a_member_that_is_called_otherwise_than_it_enrolled_is_refused(walk: Walk) -> None:
+    walk.draft()
+    walk.approve()
+    own, other, _ = walk.coordinator.names
+    walk.coordinator.members[other] = walk.coordinator.members.pop(own)
+    with pytest.raises(SessionChanged, match=f"enrolled in the session as {own}, .* it {other}"):
+        offered(walk.link, **walk.net)
 
 
 def test_a_review_lists_everything_and_offers_to_ask_before_to_allow(
