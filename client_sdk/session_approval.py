@@ -9,7 +9,7 @@ part (`joining`) needs no further decision, and compares the name again.
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,6 +27,11 @@ from privacy.securesum.steady import check_approved_by
 
 PathLike = str | os.PathLike[str]
 
+_NO_TABLE = (
+    "How many rows are left out because a target is missing is not known in this home: to see it, "
+    "run veilgp check LINK TABLE"
+)
+
 
 def approve(
     session: str,
@@ -35,6 +40,7 @@ def approve(
     by: str,
     policy: PathLike | None = None,
     home: PathLike | None = None,
+    tell: Callable[[str], None] = lambda _: None,
     ca: PathLike | None = None,
     allow_http: bool = False,
     transport: Transport | None = None,
@@ -43,6 +49,7 @@ def approve(
 
     policy: a file to put into the home first; by default the one that is there, as drafted and
         reviewed. by: the name of the person who takes responsibility.
+    tell: is told, before anything is approved, how many rows of the table are left out.
     """
     check_approved_by(by)
     link, place = SessionLink.parse(session, allow_http=allow_http), Home(home)
@@ -57,6 +64,8 @@ def approve(
         offer.program, offer.terms, today=today.date(), text=offer.membership.program
     )
     _check_roster(members, own, offer, rules)
+    seen = policies.table_seen(name)
+    tell(_NO_TABLE if seen is None else str(seen))
     if policy is not None:
         policies.write(name, text.decode(), replace=True)
     at = today.isoformat(timespec="seconds")

@@ -170,13 +170,9 @@ class OfferReview:
                 side.home.dealing,
                 changes=side.changes,
             )
+            _show_left_out(side, table)
             check_fits(program, table.counts)
             side.policy.check_table(program, table.summary)
-        found = table.row_by_row
-        if found is not None and (found.clipped or found.left_out):
-            side.watch(ReadRowByRow(found.clipped, found.left_out))
-        if table.without_target:
-            side.watch(LeftOutWithoutTarget(table.without_target))
         if side.home.store.last_run(side.session) is None:
             check_spending(side, program, offer, table)
             with about_own_rows():
@@ -202,6 +198,15 @@ class OfferReview:
                 "the session's admin has suspended this hospital: ask the admin for the reason"
             )
         side.watch(Approved(membership.name))
+
+
+def _show_left_out(side: HospitalSide, table: HospitalTable) -> None:
+    """Show what was left out of the table, before its rows are found too few."""
+    found = table.row_by_row
+    if found is not None and (found.clipped or found.left_out):
+        side.watch(ReadRowByRow(found.clipped, found.left_out))
+    if table.without_target:
+        side.watch(LeftOutWithoutTarget(table.without_target))
 
 
 def _check_unchanged(seen: KnownSession | None, membership: Membership) -> None:
