@@ -51,6 +51,7 @@
     │   └── RefusedByCoordinator      the coordinator's own code
     ├── SessionError                  session.invalid
     │   ├── SessionChanged            session.changed
+    │   ├── SessionElsewhere          session.elsewhere
     │   ├── WrongRun                  session.wrong_run
     │   ├── AnotherRun                session.another_run
     │   ├── WrongTask                 session.wrong_task
@@ -458,10 +459,18 @@ class SessionError(ClientError):
 
 
 class SessionChanged(SessionError):
-    """The session's program or terms have changed since it was joined."""
+    """The session's program or terms, or this member's name, have changed since it was joined."""
 
     code = "session.changed"
-    public_detail = "The session's program or terms have changed since it was joined."
+    public_detail = (
+        "The session's program or terms, or the member's name, have changed since it was joined."
+    )
+
+
+class SessionElsewhere(SessionError):
+    """A link gives another address for a session than the one that this hospital knows."""
+
+    code = "session.elsewhere"
 
 
 class WrongRun(SessionError):

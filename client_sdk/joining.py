@@ -22,6 +22,7 @@ from client_sdk.conversation.session import Finished, take_part
 from client_sdk.errors import SessionError
 from client_sdk.events import EventWatch, Trouble
 from client_sdk.gate.policy import Policy, policy_of
+from client_sdk.home.addresses import check_address
 from client_sdk.home.home import Home, OpenHome
 from client_sdk.home.roster_file import read_roster
 from client_sdk.home.store import Store
@@ -131,6 +132,8 @@ def offered(
     link = SessionLink.parse(session, allow_http=allow_http)
     place, patience = Home(home), Patience(deadline_s, _READ_OUTAGE_S)
     with _store_of(place) as store:
+        if store is not None:
+            check_address(store, str(link.session), link.address)
         seen = None if store is None else store.session(str(link.session))
         if link.secret is not None and (seen is None or not seen.member):
             exchange = Exchange(None, host=host_of(link.origin), patience=patience)

@@ -14,6 +14,7 @@ from client_sdk.gate.policy_draft import draft
 from client_sdk.gate.row_band import ProposedBand, proposed
 from client_sdk.gate.table_check import Problem, TableCheck
 from client_sdk.home.home import Home
+from client_sdk.home.policies import Policies, TableSeen
 from client_sdk.tables.hospital_table import HospitalTable, site_of
 from client_sdk.tables.schema_stream import count_rows
 from kernels.errors import KernelsError
@@ -30,7 +31,8 @@ class Review:
 
     policy, text: as given, or as drafted; text is empty if it was given.
     problems: everything for which this hospital would not take part. rows: of the table, if it
-    could be read. dealt: whether its rows were dealt by the home's secret, as in a run; otherwise
+    could be read: those that take part. without_target: those that are left out because a target is
+    missing. dealt: whether its rows were dealt by the home's secret, as in a run; otherwise
     by one that was made up, so that numbers of rows in a part are about right only.
     """
 
@@ -39,6 +41,7 @@ class Review:
     problems: tuple[Problem, ...]
     rows: int | None
     dealt: bool
+    without_target: int = 0
 
 
 def review(
@@ -85,10 +88,25 @@ def review(
             source=source,
         )
         problems = tuple(check.problems())
-        return Review(policy, text, problems, table.summary.rows, dealt=store is not None)
+        return Review(
+            policy,
+            text,
+            problems,
+            table.summary.rows,
+            dealt=store is not None,
+            without_target=table.without_target,
+        )
     finally:
         if store is not None:
             store.close()
+
+
+def noted(found: Review, table: object, *, session: str, home: PathLike | None) -> None:
+    """Keep what was found in a table for whoever approves the policy; it stays in the home."""
+    if found.rows is not None:
+        at = datetime.now(UTC).isoformat(timespec="minutes")
+        seen = TableSeen(found.rows, found.without_target, str(table), at)
+        Policies(Home(home)).note_table(session, seen)
 
 
 def _read(program: Program, data: object, home: Home | None) -> HospitalTable:

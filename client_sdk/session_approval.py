@@ -1,14 +1,15 @@
 """`approve`: a person at the hospital accepts a session, and the hospital enrols.
 
 Until then everything about the session was only read. The policy must allow the session, and the
-roster must have this hospital and enough others; then both are stored as approved, and the join
-link is used: it works for this hospital's key from then on, and for no other. Taking part
-(`joining`) needs no further decision.
+roster must have this hospital, under the name that the session invites it by, and enough others;
+then both are stored as approved, and the join link is used: it works for this hospital's key from
+then on, and for no other. If it was enrolled under another name, nothing counts as approved. Taking
+part (`joining`) needs no further decision, and compares the name again.
 """
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,14 +19,18 @@ from client_sdk.errors import PolicyFileError, RosterFileError
 from client_sdk.gate.policy import Policy
 from client_sdk.home.home import Home
 from client_sdk.home.policies import Approval, Policies, sha256_of
-from client_sdk.home.roster_file import read_roster
+from client_sdk.home.roster_file import check_own_name, read_roster
 from client_sdk.joining import enrol, offered
 from client_sdk.network.links import SessionLink
 from client_sdk.network.transport import Transport
-from client_sdk.readable import readable
 from privacy.securesum.steady import check_approved_by
 
 PathLike = str | os.PathLike[str]
+
+_NO_TABLE = (
+    "How many rows are left out because a target is missing is not known in this home: to see it, "
+    "run veilgp check LINK TABLE"
+)
 
 
 def approve(
@@ -35,6 +40,7 @@ def approve(
     by: str,
     policy: PathLike | None = None,
     home: PathLike | None = None,
+    tell: Callable[[str], None] = lambda _: None,
     ca: PathLike | None = None,
     allow_http: bool = False,
     transport: Transport | None = None,
@@ -43,6 +49,7 @@ def approve(
 
     policy: a file to put into the home first; by default the one that is there, as drafted and
         reviewed. by: the name of the person who takes responsibility.
+    tell: is told, before anything is approved, how many rows of the table are left out.
     """
     check_approved_by(by)
     link, place = SessionLink.parse(session, allow_http=allow_http), Home(home)
@@ -57,15 +64,23 @@ def approve(
         offer.program, offer.terms, today=today.date(), text=offer.membership.program
     )
     _check_roster(members, own, offer, rules)
+    seen = policies.table_seen(name)
+    tell(_NO_TABLE if seen is None else str(seen))
     if policy is not None:
         policies.write(name, text.decode(), replace=True)
     at = today.isoformat(timespec="seconds")
     policies.approve(name, Approval(sha256_of(text), members, by, at))
     if offer.membership.status != INVITED:
         return offer
-    return enrol(
+    enrolled = enrol(
         session, home=home, progress="silent", ca=ca, allow_http=allow_http, transport=transport
     )
+    try:
+        check_own_name(members, own, enrolled.membership.name)
+    except RosterFileError:
+        policies.forget_approval(name)
+        raise
+    return enrolled
 
 
 def approved(session: str, *, home: PathLike | None = None) -> tuple[Policy, Mapping[str, bytes]]:
@@ -106,19 +121,12 @@ def _text(path: Path) -> bytes:
 
 def _check_roster(members: Mapping[str, bytes], own: bytes, offer: Offer, policy: Policy) -> None:
     """Refuse a roster with which this hospital could not take part."""
-    invited = offer.membership.name
-    listed = next((name for name, key in members.items() if key == own), None)
-    if listed is None:
+    if own not in members.values():
         raise RosterFileError(
             "the roster does not have this hospital's own key (`veilgp identity`): it is the "
             "roster of other hospitals, or this is another home"
         )
-    if listed != invited:
-        raise RosterFileError(
-            f"the roster calls this hospital {readable(listed)}, and the session has invited it "
-            f"as {readable(invited)}: whoever assembled the roster or sent the invitation must "
-            "use one name"
-        )
+    check_own_name(members, own, offer.membership.name)
     least = max(policy.least_cohort, offer.terms.min_cohort)
     if len(members) < least:
         raise RosterFileError(

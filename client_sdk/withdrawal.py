@@ -9,6 +9,7 @@ samples are not used in any later prediction. Calling it again has no further ef
 import os
 
 from client_sdk.errors import SessionError
+from client_sdk.home.addresses import check_address
 from client_sdk.home.home import Home
 from client_sdk.network.exchange import Clock, Exchange, Patience
 from client_sdk.network.links import SessionLink
@@ -42,6 +43,7 @@ def withdraw(
             raise SessionError(
                 "this hospital has not joined this session: there is nothing to withdraw"
             )
+        check_address(store, str(link.session), link.address)
         store.withdraw_samples(str(link.session), clock.now().isoformat(timespec="seconds"))
         left = sum(own.session == str(link.session) for own in store.samples())
     finally:

@@ -4,7 +4,8 @@
 
 An invitation can be read before that, by anyone who has its link and any number of times, with
 nobody enrolled and nothing signed (`read_invitation`). Program and terms are stored when they are
-first seen, which may be then: a session in which either changes later is refused.
+first seen, which may be then: a session in which either changes later is refused. So is a link
+with another address for a session that is known, before anything is sent there (`home.addresses`).
 """
 
 from dataclasses import dataclass
@@ -25,11 +26,14 @@ from client_sdk.events import (
 )
 from client_sdk.gate.disclosure import Disclosure, known_under
 from client_sdk.gate.refusal_report import about_own_rows
+from client_sdk.home.addresses import check_address
 from client_sdk.home.disclosures import EnteredRun
 from client_sdk.home.remembered import KnownSession
+from client_sdk.home.roster_file import check_own_name
 from client_sdk.home.store import Store
 from client_sdk.network.exchange import Effects, Exchange, plain_object
 from client_sdk.network.links import SessionLink
+from client_sdk.readable import readable
 from client_sdk.tables.hospital_table import HospitalTable, site_of
 from kernels.rounds.order import whole_program
 from kernels.rounds.plan import check_fits, declared, release_plan
@@ -126,12 +130,15 @@ class OfferReview:
     def read(self) -> Effects[Offer]:
         """Enrol if this is a join link, and read the session's offer."""
         side, store = self._side, self._side.home.store
+        check_address(store, side.session, side.link.address)
         seen = store.session(side.session)
         if side.link.secret is not None and (seen is None or not seen.member):
             yield from side.exchange.post(
                 f"/sessions/{side.session}/members", {"invitation": side.link.secret}
             )
-        offer = yield from read_membership(side.exchange, side.link, side.home.identity.key)
+        own = side.home.identity.key
+        offer = yield from read_membership(side.exchange, side.link, own)
+        check_own_name(side.roster, own, offer.membership.name)
         remember(store, side.link, offer)
         return offer
 
@@ -163,13 +170,9 @@ class OfferReview:
                 side.home.dealing,
                 changes=side.changes,
             )
+            _show_left_out(side, table)
             check_fits(program, table.counts)
             side.policy.check_table(program, table.summary)
-        found = table.row_by_row
-        if found is not None and (found.clipped or found.left_out):
-            side.watch(ReadRowByRow(found.clipped, found.left_out))
-        if table.without_target:
-            side.watch(LeftOutWithoutTarget(table.without_target))
         if side.home.store.last_run(side.session) is None:
             check_spending(side, program, offer, table)
             with about_own_rows():
@@ -188,6 +191,7 @@ class OfferReview:
             membership = Membership.read(plain)
             _check_session(membership, side.link)
             _check_key(membership, side.home.identity.key)
+            check_own_name(side.roster, side.home.identity.key, membership.name)
             _check_unchanged(side.home.store.session(side.session), membership)
         if membership.status == "suspended":
             raise Suspended(
@@ -196,10 +200,24 @@ class OfferReview:
         side.watch(Approved(membership.name))
 
 
+def _show_left_out(side: HospitalSide, table: HospitalTable) -> None:
+    """Show what was left out of the table, before its rows are found too few."""
+    found = table.row_by_row
+    if found is not None and (found.clipped or found.left_out):
+        side.watch(ReadRowByRow(found.clipped, found.left_out))
+    if table.without_target:
+        side.watch(LeftOutWithoutTarget(table.without_target))
+
+
 def _check_unchanged(seen: KnownSession | None, membership: Membership) -> None:
-    """Refuse a program or terms that are not those that this hospital saw first."""
+    """Refuse another program, other terms or another name than this hospital knows."""
     if seen is None:
         return
+    if membership.status != INVITED and seen.member not in ("", membership.name):
+        raise SessionChanged(
+            f"this hospital is enrolled in the session as {readable(seen.member)}, and the "
+            f"coordinator now calls it {readable(membership.name)}: ask the session's admin"
+        )
     if seen.program != membership.program:
         raise SessionChanged(
             "the session's program has changed since this hospital first saw it. A session's "

@@ -52,7 +52,7 @@ from client_sdk.events import (
     Unpinned,
     Waiting,
 )
-from client_sdk.gate.agreed_run import check_run
+from client_sdk.gate.agreed_run import check_run, check_start
 from client_sdk.gate.door import Door
 from client_sdk.gate.refusal_report import about_own_rows
 from client_sdk.gate.run_in_hand import RunInHand
@@ -232,7 +232,7 @@ class Participation:
             if run.program.privacy is None:
                 check_table(self._client.journal, side.source, self._table.digest)
             check_fits(run.program, self._table.counts)
-            side.policy.check_table(run.program, self._table.summary)
+            side.policy.check_table(run.program, self._table.summary, session=offer.program)
             return check_disclosure(side, offer, self._table, run.program, run.digest, run.run)
 
     def _answer(self, item: Item) -> Effects[None]:
@@ -479,14 +479,19 @@ class Participation:
         """Download a model that members known here have signed."""
         fetched = yield from fetched_model(self._side, self._offer.terms, parent)
         check_certified(self._side, self._offer.terms, fetched, starts=True)
-        return fetched.read().model
+        return self._start(fetched)
+
+    def _start(self, fetched: FetchedModel) -> Model:
+        model = fetched.read().model
+        check_start(model, self._offer.program)
+        return model
 
     def _model(self, parent: str) -> Effects[Model]:
         """Return the model that a run starts from: a certified one, or one that is known here."""
         if parent not in self._parents:
             if self._is_known(parent):
                 fetched = yield from fetched_model(self._side, self._offer.terms, parent)
-                self._parents = {parent: fetched.read().model}
+                self._parents = {parent: self._start(fetched)}
             else:
                 self._parents = {parent: (yield from self._certified(parent))}
         return self._parents[parent]

@@ -9,6 +9,8 @@ would reveal the rows that moved.
 from client_sdk.errors import WrongRun
 from client_sdk.gate.run_in_hand import RunInHand
 from kernels.errors import ProgramError
+from kernels.model.model import Model
+from kernels.rounds.plan import most_features
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind, program_of
 
@@ -29,4 +31,18 @@ def check_run(run: RunInHand, program: Program, text: str) -> None:
         raise WrongRun(
             f"a run of kind {run.kind!r:.20} in this session must not compute {names} with these "
             "parameters"
+        )
+
+
+def check_start(model: Model, session: Program) -> None:
+    """Refuse to start from a model with more features than the session's own models can have.
+
+    The site's floors were checked for those: a model of another session, in which two kernels were
+    mixed, would have two matrices summed where one was agreed to.
+    """
+    features, most = sum(own.kernel.features for own, _ in model.members), most_features(session)
+    if features > most:
+        raise WrongRun(
+            f"the run starts from a model with {features:,} features, but models of this session "
+            f"have at most {most:,}: it is a model of another session"
         )

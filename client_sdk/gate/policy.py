@@ -25,6 +25,8 @@ from kernels.rounds.plan import (
     columns_read,
     dealt_share,
     declared,
+    mixes_kernels,
+    most_features,
     summed_together,
 )
 from kernels.rounds.program import Program
@@ -75,8 +77,13 @@ class Policy(StatedPolicy):
         """Refuse a schema that does not contain this site's data dictionary; never reported."""
         _raise([*self.dictionary.problems(program.schema)])
 
-    def check_table(self, program: Program, summary: TableSummary) -> None:
+    def check_table(
+        self, program: Program, summary: TableSummary, *, session: Program | None = None
+    ) -> None:
         """Refuse, before anything leaves, a program over too few of this hospital's rows.
+
+        session: the session's program if this is a run's, which may lack the search that says
+            whether the model that the run starts from can have two kernels.
 
         With differential privacy nothing is refused here: noise covers few rows as well as many,
         and a refusal that depends on the rows would reveal something that no ε is charged for.
@@ -89,7 +96,7 @@ class Policy(StatedPolicy):
         ]
         _raise(
             [
-                *(problem for own in summed for problem in self._rows(program, own)),
+                *(problem for own in summed for problem in self._rows(session or program, own)),
                 *self._held_out(program, summary),
                 *(problem for own in summed for problem in self._levels(summary, own)),
                 *self.dictionary.outside(summary.ranges),
@@ -261,12 +268,12 @@ class Policy(StatedPolicy):
     def _rows(self, program: Program, summed: RowsInASum) -> Iterator[PolicyRefusal]:
         if summed.nothing:
             return
-        features = max(own.features for own in program.kernels)
+        features, mixed = most_features(program), mixes_kernels(program)
         if summed.rows < self.least_rows:
             yield refusals.too_few_rows(summed, least=self.least_rows)
-        least = self.rows_per_feature if summed.trained else self.rows_per_feature_held_out
+        least = self.rows_for_each_feature(trained=summed.trained)
         if summed.rows < least * features:
-            yield refusals.too_few_rows_per_feature(summed, features, least=least)
+            yield refusals.too_few_rows_per_feature(summed, features, least=least, mixed=mixed)
 
     def _held_out(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
         read = {part for stage in declared(program) for part in stage.reads}

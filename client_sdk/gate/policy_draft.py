@@ -14,7 +14,14 @@ from client_sdk.gate.refusals import rounded_up
 from client_sdk.gate.row_band import ProposedBand
 from client_sdk.readable import quoted
 from kernels.errors import ProgramError
-from kernels.rounds.plan import algorithms_of, dealt_share, declared, summed_together
+from kernels.rounds.plan import (
+    algorithms_of,
+    dealt_share,
+    declared,
+    mixes_kernels,
+    most_features,
+    summed_together,
+)
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind, program_of
 from kernels.rounds.site.site import Part
@@ -58,12 +65,14 @@ least_colluders = {terms.max_colluders}
 # a categorical column. With fewer rows, sums can reveal the rows themselves.{_summed(program)}
 least_rows = {standard.least_rows}
 least_level_rows = {standard.least_level_rows}
-# Minimum number of training rows for each feature of the kernel; the program has {
-        max(own.features for own in program.kernels):,}. The second line is
-# for held-out rows that are summed without the others: with 0 only least_rows applies to them, and
-# hospitals that collude with each other could test who is among them.
+# Minimum number of rows that are summed together for each feature of the kernel; {
+        _features(program)
+    }.
 rows_per_feature = {standard.rows_per_feature:g}
-rows_per_feature_held_out = {standard.rows_per_feature_held_out:g}
+# It holds for training rows and for held-out rows that are summed without the others. Another
+# number for the latter: with fewer rows than features, hospitals that collude with each other, and
+# whoever has the model, could test who is among them. 0: only least_rows applies to them.
+# rows_per_feature_held_out = {standard.rows_per_feature:g}
 # Minimum number of rows in each part that is held out of training and scored, unless it is empty.
 least_rows_held_out = {standard.least_rows_held_out}
 # The session's program, by its SHA-256: this session, and no other program, may be joined.
@@ -144,17 +153,29 @@ def _numbers(program: Program, terms: Terms) -> str:
 
 def _summed(program: Program) -> str:
     """Say which rows are summed without the training rows, and how many the table must have."""
-    least, lines = Policy().least_rows, ""
+    standard, lines = Policy(), ""
+    least = max(standard.least_rows, math.ceil(standard.rows_per_feature * most_features(program)))
     for parts, stage in summed_together(program).items():
         share = dealt_share(parts, program.held_out)
         enough = math.ceil(least / share) if share else 0
         if program.privacy is None and Part.TRAINING not in parts and enough:
             lines += (
                 f"\n# {stage!r} sums held-out rows without the others: of these there must be as "
-                f"many too,\n# which takes about {enough:,} rows in all. With fewer, ask for a "
-                "session without it."
+                f"many too,\n# and enough for each feature (below), {least:,}, which takes about "
+                f"{enough:,} rows in all. With\n# fewer, ask for a session without it."
             )
     return lines
+
+
+def _features(program: Program) -> str:
+    """Say how many features count."""
+    features = f"{most_features(program):,}"
+    if not mixes_kernels(program):
+        return f"the program has {features}"
+    return (
+        f"the program has up to {features} (of both kernels\n# where two are mixed: each has a "
+        "matrix of products over the same rows)"
+    )
 
 
 def _row_band(band: ProposedBand) -> str:

@@ -480,15 +480,20 @@ def too_few_rows(summed: RowsInASum, *, least: int) -> TooFewRows:
 
 
 def too_few_rows_per_feature(
-    summed: RowsInASum, features: int, *, least: float
+    summed: RowsInASum, features: int, *, least: float, mixed: bool
 ) -> TooFewRowsPerFeature:
-    """Return the refusal of sums that could determine the rows."""
+    """Return the refusal of sums that could determine the rows.
+
+    features: of both kernels if two may be mixed (`mixed`).
+    """
     most, line = int(summed.rows / least), "rows_per_feature"
     line += "" if summed.trained else "_held_out"
     fewer = f"at most {most:,} features (max_features, or smallest_table)"
+    fewer += ", or without mixing (blend = false in its search)" if mixed else ""
     return TooFewRowsPerFeature(
         f"With {summed.rows} {summed.words}{summed.summed} this site allows at most {most:,} "
-        f"features, {least:g} rows for each; the program has {features}.",
+        f"features, {least:g} rows for each; the program has {features}"
+        f"{', of two kernels that it may mix' if mixed else ''}.",
         instead=summed.instead(least=least * features, fewer=fewer),
         line=f"{line} = {math.floor(100 * summed.rows / max(features, 1)) / 100:g}",
         because="With fewer rows than features the sums of products determine the rows.",

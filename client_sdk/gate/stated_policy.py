@@ -64,12 +64,14 @@ class StatedPolicy:
     Only their total leaves, but the other members may have no such rows, and the error for one
     patient reveals that patient's outcome."""
     rows_per_feature: float = ROWS_PER_FEATURE
-    """Minimum number of training rows per feature of the kernel, in addition to the limits on
-    numbers that become known."""
-    rows_per_feature_held_out: float = 0.0
-    """The same for held-out rows that a stage sums without the others. Without this line only
-    `least_rows` applies to them. Whoever reads the sums could test who is among them, and so could
-    whoever has the model: it has the layers with and without them."""
+    """Minimum number of rows that are summed together per feature of the kernel, in addition to the
+    limits on numbers that become known: of training rows and, if a stage sums held-out rows without
+    the others (`completion`), of these as well. If two kernels may be mixed the features of both
+    count, since both have a matrix of products over these rows."""
+    rows_per_feature_held_out: float | None = None
+    """Another number for held-out rows that a stage sums without the others. Without this line it
+    is `rows_per_feature`. With fewer rows than features whoever reads the sums can test who is
+    among them, and so can whoever has the model: it has the layers with and without them."""
     least_level_rows: int = 10
     """Minimum number of rows that are summed together for each level that occurs in a categorical
     column."""
@@ -161,6 +163,8 @@ class StatedPolicy:
             raise PolicyFileError(f"patient must be the name of a column, not {self.patient!r:.60}")
         for name in _RATIOS:
             number = getattr(self, name)
+            if name == "rows_per_feature_held_out" and number is None:
+                continue
             if type(number) not in (int, float) or not 0 <= number < float("inf"):
                 raise PolicyFileError(f"{name} must be a number of at least 0, not {number!r:.60}")
         if type(self.least_answer_s) not in (int, float) or not 0 <= self.least_answer_s <= 3600:
@@ -225,6 +229,11 @@ class StatedPolicy:
         except (OSError, UnicodeDecodeError) as error:
             raise PolicyFileError(f"cannot read the policy {str(path)!r}: {error}") from error
         return cls.from_toml(text, folder=Path(path).parent)
+
+    def rows_for_each_feature(self, *, trained: bool) -> float:
+        """Return the number of rows for each feature, of training rows or of held-out rows."""
+        other = self.rows_per_feature_held_out
+        return self.rows_per_feature if trained or other is None else other
 
     @property
     def budget(self) -> Budget:

@@ -4,6 +4,7 @@
     vault       its secrets, overwritten when they are erased (secure_delete)
     departures  what has left the hospital, one row per vector, for people
     sessions    address, program and terms of each session, as they were when it was first seen
+    addresses   the address that a named person has approved for a session (`home.addresses`)
     runs        program and kind of each run, how it ended, and whether its model was fetched
     pins        keys of other members, seen or confirmed, in each session
     charges     what each noisy vector has spent of a data source's privacy budget
@@ -27,7 +28,7 @@ from pathlib import Path
 
 from client_sdk.errors import HomeDamaged, HomeNotWritten
 
-VERSION = 13
+VERSION = 14
 _WAIT_S = 30
 """For another process that has the file locked."""
 _TABLES = """
@@ -42,6 +43,9 @@ CREATE TABLE departures (
 CREATE TABLE sessions (
     session TEXT PRIMARY KEY, address TEXT NOT NULL, name TEXT NOT NULL, member TEXT NOT NULL,
     program TEXT NOT NULL, terms BLOB NOT NULL
+) STRICT;
+CREATE TABLE addresses (
+    session TEXT PRIMARY KEY, address TEXT NOT NULL, approved_by TEXT NOT NULL, at TEXT NOT NULL
 ) STRICT;
 CREATE TABLE runs (
     run TEXT PRIMARY KEY, session TEXT NOT NULL, kind TEXT NOT NULL, program TEXT NOT NULL,

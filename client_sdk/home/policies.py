@@ -3,6 +3,8 @@
     policies/NAME.toml              drafted by `veilgp policy draft`, reviewed and edited
     policies/NAME.approved.json     by `veilgp approve`: the SHA-256 of that file, the members'
                                     keys, who approved, and when
+    policies/NAME.table.json        what `veilgp policy draft` or `veilgp check` found in the
+                                    table: how many rows take part, and how many are left out
 
 NAME is the session's id.
 
@@ -18,9 +20,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from client_sdk.errors import HomeNotWritten, PolicyFileError, PolicyNotApproved, RosterFileError
+from client_sdk.errors import (
+    HomeDamaged,
+    HomeNotWritten,
+    PolicyFileError,
+    PolicyNotApproved,
+    RosterFileError,
+)
 from client_sdk.home.home import Home
 from client_sdk.home.roster_file import members_of
+from client_sdk.readable import readable
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,28 @@ class Approval:
         if not all(isinstance(each, str) for each in (policy, by, at)):
             raise TypeError("a field is not text")
         return cls(policy, members_of(plain["roster"]), by, at)
+
+
+@dataclass(frozen=True)
+class TableSeen:
+    """The rows of a table that was read for a session, for whoever approves its policy.
+
+    rows: those that take part. without_target: those that are left out because a target is missing.
+    table, at: its file, and when it was read, as text for people.
+    """
+
+    rows: int
+    without_target: int
+    table: str
+    at: str
+
+    def __str__(self) -> str:
+        """Return a sentence for the hospital's own people."""
+        return (
+            f"{self.without_target:,} rows of {readable(self.table)} have no target, or not all of "
+            f"them, and are left out; {self.rows:,} rows take part (as it was read on "
+            f"{readable(self.at)}). This is shown only here."
+        )
 
 
 @dataclass(frozen=True)
@@ -82,9 +113,40 @@ class Policies:
             )
         return _read(path)
 
+    def note_table(self, session: str, seen: TableSeen) -> None:
+        """Store what was found in the table that a session's policy is reviewed for."""
+        self._put(self._table_path(session), json.dumps(asdict(seen), indent=2))
+
+    def table_seen(self, session: str) -> TableSeen | None:
+        """Return what was found in the table, or None if none was read in this home."""
+        path = self._table_path(session)
+        if not path.exists():
+            return None
+        try:
+            seen = TableSeen(**json.loads(_read(path).decode()))
+        except (TypeError, ValueError, RecursionError):
+            seen = None
+        counts = () if seen is None else (seen.rows, seen.without_target)
+        texts = () if seen is None else (seen.table, seen.at)
+        if (
+            not counts
+            or not all(type(own) is int for own in counts)
+            or not all(isinstance(own, str) for own in texts)
+        ):
+            raise HomeDamaged(f"{path} is damaged: read the table again with veilgp check")
+        return seen
+
     def approve(self, session: str, approval: Approval) -> None:
         """Store an approval."""
         self._put(self._approval_path(session), approval.to_json())
+
+    def forget_approval(self, session: str) -> None:
+        """Forget that a session's policy was approved; the policy stays."""
+        path = self._approval_path(session)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise HomeNotWritten(f"cannot remove {path}: {error.strerror}") from error
 
     def approved(self, session: str) -> Approval:
         """Return the approval of a session's policy as it is now, or refuse."""
@@ -104,6 +166,9 @@ class Policies:
                 f"({approval.at}): review it, and approve it again"
             )
         return approval
+
+    def _table_path(self, session: str) -> Path:
+        return self.path(session).with_suffix(".table.json")
 
     def _approval_path(self, session: str) -> Path:
         return self.path(session).with_suffix(".approved.json")

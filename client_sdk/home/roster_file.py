@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from client_sdk.errors import RosterFileError
+from client_sdk.readable import readable
 from privacy.identity import Member, check_key
 
 
@@ -28,6 +29,22 @@ def read_roster(path: str | os.PathLike[str]) -> dict[str, bytes]:
             f"the roster {str(path)!r} does not have the form "
             f'{{"members": [{{"name": …, "key": …}}]}}: {error}'
         ) from error
+
+
+def check_own_name(members: Mapping[str, bytes], own: bytes, name: str) -> None:
+    """Refuse a roster that calls this hospital otherwise than the session does.
+
+    own, name: this hospital's key, and the name that it is invited or enrolled by. Everyone else
+    knows it by the roster's name: under another one its key would be that of a stranger.
+    """
+    listed = next((listed for listed, key in members.items() if key == own), name)
+    if listed != name:
+        raise RosterFileError(
+            f"the roster calls this hospital {readable(listed)}, and the session calls it "
+            f"{readable(name)}: it may be another hospital's invitation. Whoever assembled the "
+            "roster or sent the invitation must use one name; if the wrong one is enrolled by now, "
+            "tell the session's admin, who suspends it and invites this hospital by the right name"
+        )
 
 
 def roster_text(members: Iterable[Member]) -> str:

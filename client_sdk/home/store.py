@@ -412,6 +412,29 @@ class Store:
         row = self._row("SELECT * FROM sessions WHERE session = ?", session)
         return None if row is None else KnownSession(**row)
 
+    def address(self, session: str) -> str | None:
+        """Return the address that a session is known by: as approved, or as first seen."""
+        approved = self._row("SELECT address FROM addresses WHERE session = ?", session)
+        seen = self.session(session)
+        if approved is not None:
+            return str(approved["address"])
+        return None if seen is None else seen.address
+
+    def keep_address(self, session: str, address: str, *, by: str, at: str) -> bool:
+        """Store the address that `by` has approved; return whether the session was forgotten.
+
+        It is if this hospital has entered none of its runs: what was seen at the other address may
+        not have been the session. Otherwise program and terms stay as they were first seen.
+        """
+        forget = self.last_run(session) is None
+        with self._file.writing():
+            self._db.execute(
+                "INSERT OR REPLACE INTO addresses VALUES (?, ?, ?, ?)", (session, address, by, at)
+            )
+            if forget:
+                self._db.execute("DELETE FROM sessions WHERE session = ?", (session,))
+        return forget
+
     def session_names(self) -> dict[str, str]:
         """Return the names of all sessions by their id, as the coordinator stated them."""
         with self._file.reading():

@@ -54,7 +54,9 @@ class SessionLink:
                 "trust, pass --allow-http (allow_http=True)"
             )
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        origin = f"{parts.scheme}://{host}" + (f":{port}" if port is not None else "")
+        # One form of one address: the session is known by it (`client_sdk.home.addresses`).
+        usual = port is None or port == {"https": 443, "http": 80}[parts.scheme]
+        origin = f"{parts.scheme}://{host}" + ("" if usual else f":{port}")
         joining = found[1] == "join"
         if joining and not _SECRET.fullmatch(parts.fragment):
             raise LinkError(

@@ -79,6 +79,9 @@ _HOSPITAL = (
                 "approve-table", "Approve a table that has changed", sources.approve_table_command
             ),
             Command(
+                "approve-address", "Accept a session's new address", sources.approve_address_command
+            ),
+            Command(
                 "row-band", "Choose for how many rows answers are timed", sources.row_band_command
             ),
             Command(

@@ -7,7 +7,7 @@ from kernels.features.spec import KernelSpec
 from kernels.rounds import sized
 from kernels.rounds.expected.forecast_in_words import expected_in_words
 from kernels.rounds.known import known_to_coordinator, known_to_hospitals
-from kernels.rounds.plan import models_after_choice, stages_disclosed
+from kernels.rounds.plan import mixes_kernels, stages_disclosed
 from kernels.rounds.program import Program
 from kernels.rounds.work import work
 from kernels.tables.schema import Schema
@@ -66,7 +66,7 @@ def _learned(program: Program) -> str:
     schema = program.schema
     targets = " and ".join(target.name for target in schema.targets)
     which = "the kernel" if len(program.kernels) == 1 else "the best of these kernels,"
-    if any(own.second is not None for own in models_after_choice(program)):
+    if mixes_kernels(program):
         which = "the best of these kernels, or a mixture of the best two:"
     kernels = "; ".join(map(_kernel, program.kernels))
     return f"Learned is to predict {targets} from {_columns(schema)}, with {which} {kernels}."

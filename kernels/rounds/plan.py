@@ -64,6 +64,31 @@ def models_after_choice(program: Program) -> Iterator[Model]:
         yield model
 
 
+def most_features(program: Program) -> int:
+    """Return the most features that a model of a program has, of both kernels if it mixes two.
+
+    A model of two kernels has two matrices S over the same rows, and a floor of so many rows for
+    each feature is about both. Whoever has both knows less than whoever has the one S of all these
+    features side by side. If a floor asks for r rows per feature of both, M₁ and M₂, they are at
+    most (M₁² + M₂²)/(2r(M₁ + M₂)) numbers per row, no more than the larger kernel's S alone has at
+    its own floor, M/(2r). Other sums of a run are counted by the disclosure ledger.
+
+    Which two a search mixes is not known beforehand: the largest of two recipes, which may have the
+    same kernel. A program without its search may start from any mixture of its choices.
+    """
+    searches = [own for own in program.stages if isinstance(own, search.Spec)]
+    largest = sorted((own.features for own in program.kernels), reverse=True)[:1] * 2
+    if searches:
+        of_recipes = (program.choices[recipe.kernel] for own in searches for recipe in own.recipes)
+        largest = sorted((own.features for own in of_recipes), reverse=True)
+    return sum(largest[: 2 if mixes_kernels(program) else 1])
+
+
+def mixes_kernels(program: Program) -> bool:
+    """Return whether a model of a program can have two kernels."""
+    return any(own.second is not None for own in models_after_choice(program))
+
+
 def _most(one: Declaration, other: Declaration) -> Declaration:
     """Return the larger of both numbers of everything that depends on the kernel."""
     return replace(

@@ -1,12 +1,12 @@
 """A program of the size that the smallest table allows.
 
 Hospitals refuse sums over few rows of their own (docs/threats.md, A12): by default each wants at
-least 50 rows that are summed together, and three training rows for each feature of the kernel. What
-a hospital refuses because of its rows it refuses in silence, so a session for small hospitals with
-the largest program never gets its cohort. Whoever makes the session therefore states how many rows
-the smallest table has, as a band: 128 stands for 128 to 255 rows. Hospitals tell it each other
-beforehand, by telephone; it is part of a public request, so it is no more exact than that
-(`veilgp check TABLE` prints it).
+least 50 rows that are summed together, and three for each feature of the kernel, or of both if two
+may be mixed (`plan.most_features`). What a hospital refuses because of its rows it refuses in
+silence, so a session for small hospitals with the largest program never gets its cohort. Whoever
+makes the session therefore states how many rows the smallest table has, as a band: 128 stands for
+128 to 255 rows. Hospitals tell it each other beforehand, by telephone; it is part of a public
+request, so it is no more exact than that (`veilgp check TABLE` prints it).
 
 Rows are dealt to parts by a secret, so how many of n rows are in a part with share p varies with
 deviation √(np(1 − p)). Counted on are two deviations fewer than the average.
@@ -14,7 +14,8 @@ deviation √(np(1 − p)). Counted on are two deviations fewer than the average
 | derived | such that |
 | --- | --- |
 | the most features | training rows ≥ 3 × features; with `least_rows` the coordinator's ratio |
-| `completion` or not | ≥ 50 held-out rows, which it sums by themselves |
+| a mixture of two, or one kernel | the same for the features of both: one larger kernel rather |
+| `completion` or not | as many held-out rows, which it sums by themselves: of a line, mostly |
 
 A line through the columns is the smallest program of a schema, and is kept whatever the band. It is
 refused only if no table of the band could have enough rows for it.
@@ -35,7 +36,7 @@ from kernels.rounds.automatic import (
 from kernels.rounds.kernel import search
 from kernels.rounds.known import known
 from kernels.rounds.layer import completion
-from kernels.rounds.plan import dealt_share, summed_together
+from kernels.rounds.plan import dealt_share, mixes_kernels, most_features, summed_together
 from kernels.rounds.program import Program
 from kernels.rounds.site.parts import Part
 from kernels.rounds.stated.band import check_band
@@ -64,22 +65,24 @@ def rows_needed(program: Program) -> int:
     """
     if program.privacy is not None:
         return 0
-    features = max(own.features for own in program.kernels)
-    wanted = dict.fromkeys(summed_together(program), LEAST_ROWS)
-    wanted[_TRAINING] = max(LEAST_ROWS, math.ceil(ROWS_PER_FEATURE * features))
-    shares = {parts: dealt_share(parts, program.held_out) for parts in wanted}
-    return max(_rows_for(wanted[parts], share) for parts, share in shares.items() if share)
+    features = most_features(program)
+    wanted = max(LEAST_ROWS, math.ceil(ROWS_PER_FEATURE * features))
+    summed = (_TRAINING, *summed_together(program))
+    shares = (dealt_share(parts, program.held_out) for parts in summed)
+    return max(_rows_for(wanted, share) for share in shares if share)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
     """What fits into a table of a band.
 
-    max_features: of the kernel, in training. completed: whether held-out rows may be summed too.
+    max_features: of a kernel. both_kernels: of two that are mixed, together. completed: of a model
+    whose held-out rows may be summed too; 0 if none may.
     """
 
     max_features: int
-    completed: bool
+    both_kernels: int
+    completed: int
 
 
 def size_for(
@@ -89,13 +92,15 @@ def size_for(
 
     features: the most that are wanted.
 
-    >>> size_for(128), size_for(4096)
-    (Size(max_features=31, completed=False), Size(max_features=400, completed=True))
+    >>> size_for(128), size_for(4096)  # doctest: +NORMALIZE_WHITESPACE
+    (Size(max_features=31, both_kernels=31, completed=0),
+     Size(max_features=400, both_kernels=1075, completed=256))
     """
     training = dealt_at_least(check_band(smallest_table), dealt_share(_TRAINING, held_out))
-    most = min(features, int(training / ROWS_PER_FEATURE))
+    most = int(training / ROWS_PER_FEATURE)
     aside = dealt_at_least(smallest_table, dealt_share(_HELD_OUT, held_out))
-    return Size(max_features=most, completed=aside >= LEAST_ROWS)
+    completed = int(aside / ROWS_PER_FEATURE) if aside >= LEAST_ROWS else 0
+    return Size(max_features=min(features, most), both_kernels=most, completed=completed)
 
 
 def sized_program(
@@ -122,9 +127,12 @@ def sized_program(
             max_rows=max_rows,
             max_sums=max_sums,
             max_features=max(size.max_features, LEAST_FEATURES),
-            completed=size.completed,
         )
         program = _within(replace(program, held_out=held_out, least_rows=least_rows), size)
+        if most_features(program) > size.both_kernels:
+            program = _without_mixing(program)
+        if most_features(program) > size.completed:
+            program = _without_completion(program)
         if _becomes_known(program, members) or len(program.kernels) == 1:
             break
         size = replace(size, max_features=size.max_features * 3 // 4)
@@ -136,13 +144,14 @@ def check_fits_smallest(program: Program, smallest_table: int) -> None:
     """Refuse a program for which no table of a band has enough rows."""
     needed, most = rows_needed(program), 2 * check_band(smallest_table) - 1
     if needed > most:
-        features = max(own.features for own in program.kernels)
+        features = most_features(program)
+        alone = ", mix no kernels (blend = false)" if mixes_kernels(program) else ""
         without = ", leave the stage 'completion' out" if _completes(program) else ""
         raise ProgramError(
             f"the program has {features} features, and by default a hospital joins it with about "
             f"{needed:,} rows or more, but smallest_table says that one has at most {most:,}: "
-            f"state fewer columns or features{without}, go without the smallest hospital, or use "
-            "differential privacy, with which few rows are no reason to refuse"
+            f"state fewer columns or features{alone}{without}, go without the smallest hospital, "
+            "or use differential privacy, with which few rows are no reason to refuse"
         )
 
 
@@ -151,11 +160,16 @@ def in_words(program: Program) -> str:
     needed = rows_needed(program)
     if not needed:
         return ""
-    features = max(own.features for own in program.kernels)
+    features = most_features(program)
+    both = ", those of the two kernels that may be mixed" if mixes_kernels(program) else ""
+    rows = f"{needed:,} rows"
+    if _completes(program):
+        fewer = rows_needed(_without_completion(program))
+        rows += f", because 'completion' sums held-out rows alone (without it about {fewer:,})"
     return (
         f"By default a hospital's policy asks for {LEAST_ROWS} rows in every sum and "
-        f"{ROWS_PER_FEATURE:g} for each of {features:,} features: a table needs about {needed:,} "
-        "rows. If hospitals have fewer, state smallest_table, and the program is made to fit."
+        f"{ROWS_PER_FEATURE:g} for each of {features:,} features{both}: a table needs about "
+        f"{rows}. If hospitals have fewer, state smallest_table, and the program is made to fit."
     )
 
 
@@ -180,6 +194,20 @@ def _becomes_known(program: Program, members: int) -> bool:
         return True
     numbers = known(program, members=members, blind=True)
     return numbers.coordinator <= RATIO * numbers.cells
+
+
+def _without_mixing(program: Program) -> Program:
+    """Return the program whose search keeps one kernel, the best one."""
+    stages = (
+        replace(own, blend=False) if isinstance(own, search.Spec) else own for own in program.stages
+    )
+    return replace(program, stages=tuple(stages))
+
+
+def _without_completion(program: Program) -> Program:
+    """Return the program whose held-out rows are only scored."""
+    stages = tuple(own for own in program.stages if not isinstance(own, completion.Spec))
+    return replace(program, stages=stages)
 
 
 def _within(program: Program, size: Size) -> Program:

@@ -89,6 +89,7 @@ invitations = Table(
     Column("expires_at", Float, nullable=False),
     Column("used_by", LargeBinary(32)),
     Column("revoked_at", Float),
+    Column("read_at", Float),
 )
 
 members = Table(

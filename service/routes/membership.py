@@ -100,13 +100,18 @@ def offer(
     """Return what an open invitation is to: the session's program and terms.
 
     Nobody is enrolled, and it may be repeated until the invitation has been used or has expired. It
-    needs no key and no signature. The secret is in the body, because addresses are in logs.
+    needs no key and no signature. The secret is in the body, because addresses are in logs. When it
+    is read first is shown to the admin.
     """
     with here.database.reading() as connection:
         invitation, session = invitations.read(
             connection, session_id, asked.invitation, now=here.clock()
         )
     reads.charge(invitation.id, 1)
+    if invitation.read_at is None:
+        # Once: anyone can read it as often as the limit allows, and others need the write lock.
+        with here.database.changing() as connection:
+            invitations.note_read(connection, invitation, now=here.clock())
     return InvitedTo(
         protocol=PROTOCOL,
         session=_joined(session),

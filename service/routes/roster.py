@@ -12,7 +12,7 @@ from service.errors import InvitationUsed, NameTaken, NotFound, RosterFull
 from service.http.access import Admin
 from service.http.bodies import json_body
 from service.http.declarations import declares
-from service.http.times import iso_time
+from service.http.times import iso_time, iso_time_if
 from service.routes.parts import RunsHere
 from service.sessions import invitations, members, sessions
 from service.sessions.invitations import Invitation, NewInvitation
@@ -29,6 +29,8 @@ class ShownInvitation:
     name: str
     status: str
     expires_at: str
+    read_at: str | None
+    """When the session's terms were first read with it, by whom is not known; None until then."""
 
 
 @dataclass(frozen=True)
@@ -190,4 +192,5 @@ def _shown_invitation(invitation: Invitation) -> ShownInvitation:
         name=invitation.name,
         status=invitation.status,
         expires_at=iso_time(invitation.expires_at),
+        read_at=iso_time_if(invitation.read_at),
     )

@@ -4,7 +4,9 @@
          → revoked, or expired
 
 Until then its link may be read any number of times: what the session computes and under which
-terms, so that a person can decide about it before anybody enrols. Reading changes nothing.
+terms, so that a person can decide about it before anybody enrols. Reading changes nothing but
+`read_at`, when it was read first, which the admin sees: a hospital that says it has not opened its
+link yet was not the one who did. Who read it is not known, and not stored.
 
 The secret is 256 random bits, stored as its SHA-256. It is sent in the fragment of a link, which
 proxies and logs do not see. Somebody who has intercepted the link can read the session's program
@@ -62,6 +64,8 @@ class Invitation:
     expires_at: float
     status: str
     """One of open, used, expired, revoked."""
+    read_at: float | None
+    """When its terms were first read, possibly by somebody who only reviews them."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def create(
                 f"{other!r} is already a member or invited. To send a new invitation, revoke the "
                 "open one first; to invite a member that has lost its key, choose another name."
             )
-    invitation = Invitation(str(uuid4()), new.name, now + new.expires_in_s, "open")
+    invitation = Invitation(str(uuid4()), new.name, now + new.expires_in_s, "open", None)
     secret = make_secret()
     connection.execute(
         insert(invitations).values(
@@ -113,7 +117,7 @@ def every(connection: Connection, session_id: str, *, now: float) -> list[Invita
     """Return a session's invitations, by name."""
     query = select(invitations).where(invitations.c.session_id == session_id)
     rows = connection.execute(query.order_by(invitations.c.name, invitations.c.expires_at))
-    return [Invitation(row.id, row.name, row.expires_at, _status(row, now)) for row in rows]
+    return [_invitation(row, now) for row in rows]
 
 
 def revoke(connection: Connection, session_id: str, invitation_id: str, *, now: float) -> None:
@@ -143,8 +147,13 @@ def read(
             "the session with its key: https://host/sessions/<id>. If it was not your hospital, "
             "tell the admin at once."
         )
-    invitation = Invitation(row.id, row.name, row.expires_at, "open")
-    return invitation, sessions.find(connection, session_id)
+    return _invitation(row, now), sessions.find(connection, session_id)
+
+
+def note_read(connection: Connection, invitation: Invitation, *, now: float) -> None:
+    """Record when an invitation was read first; later readings change nothing."""
+    first = (invitations.c.id == invitation.id) & invitations.c.read_at.is_(None)
+    connection.execute(update(invitations).where(first).values(read_at=now))
 
 
 def check_known(
@@ -220,6 +229,10 @@ def _of_secret(
         if hmac.compare_digest(row.secret_hash, hashed):
             found = row
     return found
+
+
+def _invitation(row: Row[tuple[object, ...]], now: float) -> Invitation:
+    return Invitation(row.id, row.name, row.expires_at, _status(row, now), row.read_at)
 
 
 def _status(row: Row[tuple[object, ...]], now: float) -> str:

@@ -108,7 +108,7 @@ class NewSession(RequestModel):
     are trained in fewer steps."""
     max_features: int | None = Field(default=None, ge=LEAST_FEATURES, le=10_000)
     """The most features of a kernel of such a program, unless the table has more columns. Each
-    hospital's policy asks for a number of training rows for each feature."""
+    hospital's policy asks for a number of rows for each feature."""
     smallest_table: int | None = None
     """How many rows the smallest hospital has, as a power of two: 128 means 128 to 255. The
     hospitals say so beforehand, by telephone, and it is public. A program that the coordinator

@@ -103,6 +103,7 @@ class SmallCoordinator:
     """How often it asks for the first stage once more than it should."""
     base: Model | None = None
     """The model that the run starts from."""
+    host: str = HOST
 
     def __post_init__(self) -> None:
         self.terms = self.terms or default_terms(self.session.bytes, len(self.names))
@@ -116,7 +117,7 @@ class SmallCoordinator:
         self.withdrawn: set[bytes] = set()
 
     def link(self, i: int) -> str:
-        return f"{ORIGIN}/join/{self.session}#secret-of-{i}"
+        return f"https://{self.host}/join/{self.session}#secret-of-{i}"
 
     def start(self, kind: str = "train") -> None:
         self.run, self.kind, self.outcome = uuid4(), kind, None
@@ -167,7 +168,7 @@ class SmallCoordinator:
             self.log.append((call.method, call.target))
             return self._offer(json.loads(body))
         signed = SignedRequest.parse(call.headers["Authorization"])
-        signed.check(method=call.method, host=HOST, target=call.target, now_ms=signed.time_ms)
+        signed.check(method=call.method, host=self.host, target=call.target, now_ms=signed.time_ms)
         assert signed.digest == hashlib.sha256(body).digest()
         assert signed.nonce not in self.nonces
         self.nonces.add(signed.nonce)

@@ -1,17 +1,26 @@
 """A person reviews and approves; only then is the join link used, and for this hospital."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from client_sdk.errors import PolicyFileError, PolicyNotApproved, PolicyRefused, RosterFileError
+from client_sdk.errors import (
+    HomeDamaged,
+    PolicyFileError,
+    PolicyNotApproved,
+    PolicyRefused,
+    RosterFileError,
+    SessionChanged,
+)
 from client_sdk.home.home import Home
 from client_sdk.home.policies import Policies
-from client_sdk.joining import offered
-from client_sdk.reviewing import review
+from client_sdk.joining import join, offered
+from client_sdk.network.exchange import Reply
+from client_sdk.reviewing import noted, review
 from client_sdk.session_approval import approve, approved
 from kernels.rounds.program import Program
 from tests.client_sdk.conftest import Make, homes, make, program
@@ -114,6 +123,79 @@ def test_what_is_refused_enrols_nobody(walk: Walk, tmp_path: Path) -> None:
         walk.approve(policy=other)
     assert walk.coordinator.members == {}
     assert path.read_text() == "least_cohort = 3\n", "the policy of the home is as it was"
+
+
+def test_who_approves_is_told_before_how_many_rows_are_left_out(walk: Walk) -> None:
+    """They are chosen by whether a target is missing, which a person should know who says yes."""
+    data = {name: list(cells) for name, cells in table(400, seed=1).items()}
+    for missing in (3, 5, 8):
+        data["stay"][missing] = None
+    told: list[str] = []
+
+    def tell(said: str) -> None:
+        assert walk.coordinator.members == {}, "nobody is enrolled by then"
+        with pytest.raises(PolicyNotApproved):
+            approved(walk.session, home=walk.home)
+        told.append(said)
+
+    offer = offered(walk.link, **walk.net)
+    found = review(
+        offer.program, offer.terms, data, stated=offer.membership.program, home=walk.home
+    )
+    assert (found.rows, found.without_target) == (397, 3)
+    assert "397" not in found.text, "a policy may be shown to others"
+    policies = Policies(Home(walk.home))
+    policies.write(walk.session, found.text, replace=False)
+    with pytest.raises(RosterFileError):
+        walk.approve(roster={}, tell=tell)
+    noted(found, "north.csv", session=walk.session, home=walk.home)
+    walk.approve(tell=tell)
+    (said,) = told
+    assert said.startswith("3 rows of north.csv have no target, or not all of them, and are left")
+    assert "397 rows take part" in said
+    path = walk.home / "policies" / f"{walk.session}.table.json"
+    assert path.stat().st_mode & 0o077 == 0
+    for damaged in ("{}", "[]", '{"rows": "1", "without_target": 0, "table": "", "at": ""}', "?"):
+        path.write_text(damaged)
+        with pytest.raises(HomeDamaged, match="read the table again"):
+            policies.table_seen(walk.session)
+
+
+def test_without_a_table_in_this_home_the_number_is_not_made_up(walk: Walk) -> None:
+    walk.draft()
+    told: list[str] = []
+    walk.approve(tell=told.append)
+    assert "not known in this home" in told[0]
+
+
+def test_a_key_that_was_enrolled_under_another_name_is_not_approved(walk: Walk) -> None:
+    """The invitation said one name, and the coordinator enrolled the key under another."""
+    walk.draft()
+    own, other, _ = walk.coordinator.names
+    walk.coordinator.secrets["secret-of-0"] = other
+
+    def as_invited(name: str, reply: Reply) -> Reply:
+        if name != "offer":
+            return reply
+        return replace(reply, body=json.dumps({**json.loads(reply.body), "name": own}).encode())
+
+    walk.coordinator.meddle = as_invited
+    with pytest.raises(RosterFileError, match=f"calls this hospital {own}, and .* it {other}:"):
+        walk.approve()
+    with pytest.raises(PolicyNotApproved, match="nobody has approved"):
+        approved(walk.session, home=walk.home)
+    # Nor does it take part with a roster of its own, under a name that is not its own.
+    with pytest.raises(RosterFileError, match=f"calls it {other}:"):
+        join(walk.link, table(400, seed=1), roster=walk.roster, progress="silent", **walk.net)
+
+
+def test_a_member_that_is_called_otherwise_than_it_enrolled_is_refused(walk: Walk) -> None:
+    walk.draft()
+    walk.approve()
+    own, other, _ = walk.coordinator.names
+    walk.coordinator.members[other] = walk.coordinator.members.pop(own)
+    with pytest.raises(SessionChanged, match=f"enrolled in the session as {own}, .* it {other}"):
+        offered(walk.link, **walk.net)
 
 
 def test_a_review_lists_everything_and_offers_to_ask_before_to_allow(

@@ -111,6 +111,8 @@ def test_the_first_session_ends_with_a_prediction_and_its_interval(tmp_path: Pat
                     opened[name].wait()
         words = {name: terminal.words for name, terminal in opened.items()}
     assert "the run is done" in words["admin"]
+    for name in HOSPITALS:
+        assert re.search(rf"\d+ rows of {name}\.csv have no target, .* left out", words[name])
     predicted = words["north"][words["north"].index('"stay.mean"') :].splitlines()[:4]
     rows = [*csv.DictReader(predicted)]
     assert len(rows) == 3

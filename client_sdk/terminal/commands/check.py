@@ -77,16 +77,16 @@ def _against_session(
     from client_sdk.home.home import Home
     from client_sdk.home.policies import Policies
     from client_sdk.joining import offered
-    from client_sdk.reviewing import review
+    from client_sdk.reviewing import noted, review
     from client_sdk.session_approval import policy_of_text
 
-    delta, stated = None, None
+    delta, stated, name, own = None, None, "", Policies(Home(home))
     rules = None if policy is None else Policy.read(policy)
     if session.startswith(("http://", "https://")):
         offer = offered(session, home=home, ca=ca, allow_http=allow_http)
         program, terms = offer.program, offer.terms
         delta, stated = offer.membership.delta, offer.membership.program
-        own, name = Policies(Home(home)), str(offer.membership.session)
+        name = str(offer.membership.session)
         if rules is None and own.path(name).exists():
             rules = policy_of_text(own.text(name))
     else:
@@ -103,6 +103,8 @@ def _against_session(
     )
     whose = "a policy as `veilgp policy draft` writes it" if found.text else "the site's policy"
     typer.echo(f"{table}: checked against the session's program and {whose}")
+    if stated is not None and Home(home).exists():
+        noted(found, table, session=name, home=home)
     show_problems(found)
     if found.problems:
         raise typer.Exit(1)

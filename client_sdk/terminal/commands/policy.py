@@ -46,7 +46,7 @@ def draft_command(
         from client_sdk.home.home import Home
         from client_sdk.home.policies import Policies
         from client_sdk.joining import offered
-        from client_sdk.reviewing import review
+        from client_sdk.reviewing import noted, review
 
         offer = offered(link, home=home, ca=ca, allow_http=allow_http)
         found = review(
@@ -58,15 +58,17 @@ def draft_command(
             home=home,
             source=source,
         )
+        session = str(offer.membership.session)
         if out == PRINTED:
             typer.echo(found.text, nl=False)
         elif out is not None:
             _write(out, found.text, replace=replace)
             typer.echo(f"The draft is in {out}: review it.", err=True)
         else:
-            session = str(offer.membership.session)
             path = Policies(Home(home)).write(session, found.text, replace=replace)
             typer.echo(f"The draft is in {path}. Review it, then run: veilgp approve", err=True)
+        if out is None or Home(home).exists():
+            noted(found, table, session=session, home=home)
         show_problems(found)
 
 
@@ -102,7 +104,14 @@ def approve_command(
 
         person = by or getpass.getuser()
         offer = approve(
-            link, roster=roster, by=person, policy=policy, home=home, ca=ca, allow_http=allow_http
+            link,
+            roster=roster,
+            by=person,
+            policy=policy,
+            home=home,
+            tell=typer.echo,
+            ca=ca,
+            allow_http=allow_http,
         )
         typer.echo(str(offer.disclosure(offer.program)))
         typer.echo("")
@@ -116,6 +125,12 @@ def show_problems(found: "Review") -> None:
     """Print what a table does not meet."""
     from client_sdk.readable import readable
 
+    if found.rows is not None and found.without_target:
+        typer.echo(
+            f"{found.without_target:,} rows have no target, or not all of them, and are left out; "
+            f"{found.rows:,} rows take part. This is shown only here.",
+            err=True,
+        )
     if found.rows is not None and not found.dealt:
         typer.echo(
             "This home has no identity, so rows are dealt to parts for now by a secret that was "

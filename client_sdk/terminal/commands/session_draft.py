@@ -35,7 +35,7 @@ def draft_command(
     max_features: Annotated[
         int | None,
         typer.Option(
-            help="The most features of a kernel. A site's policy asks for training rows for each."
+            help="The most features of a kernel. A site's policy asks for three rows for each."
         ),
     ] = None,
     smallest_table: Annotated[

@@ -1,4 +1,4 @@
-"""`veilgp approve-table` and `row-band`: what a named person decides about a data source."""
+"""`veilgp approve-table`, `approve-address`, `row-band`: what a named person decides later on."""
 
 from typing import Annotated
 
@@ -29,6 +29,30 @@ def approve_table_command(
 
         approve_table(link, table, by=by, home=home, source=source, allow_http=allow_http)
         typer.echo(f"The current table of {source!r} is approved by {by}.")
+
+
+def approve_address_command(
+    link: Annotated[str, typer.Argument(help="The link with the session's new address.")],
+    *,
+    by: ByOption,
+    home: HomeOption = None,
+    allow_http: HttpOption = False,
+) -> None:
+    """Accept that a session's coordinator has another address now.
+
+    Ask the coordinator's operator first, by telephone: whoever sends a link with an address of
+    their own could pretend to be the session. Nothing is sent.
+    """
+    with reported():
+        from client_sdk.approval import approve_address
+
+        forgotten = approve_address(link, by=by, home=home, allow_http=allow_http)
+        typer.echo(f"The session is at the address of this link, approved by {by}.")
+        if forgotten:
+            typer.echo(
+                "What was seen at the other address is forgotten: review the session again "
+                "(veilgp policy draft LINK TABLE), and approve it (veilgp approve)."
+            )
 
 
 def row_band_command(

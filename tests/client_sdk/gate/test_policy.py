@@ -26,9 +26,11 @@ from client_sdk.errors import (
     TooFewRowsHeldOut,
     TooFewRowsPerFeature,
     TooManySums,
+    WrongRun,
 )
 from client_sdk.events import Disclosed, RunOpened, Unpinned
 from client_sdk.gate import policy_draft
+from client_sdk.gate.agreed_run import check_start
 from client_sdk.gate.dictionary import Dictionary
 from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.policy import Policy, policy_of
@@ -39,6 +41,7 @@ from client_sdk.progress import PlainLines
 from client_sdk.simulation import simulate
 from client_sdk.tables.hospital_table import Changes, site_of
 from client_sdk.tables.summary import TableSummary
+from kernels.model.second import Second
 from kernels.rounds.automatic import automatic_program
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation
@@ -46,8 +49,10 @@ from kernels.rounds.kernel import distillation, exact, fedavg, search
 from kernels.rounds.layer import completion, linear, linear_two_sums, update
 from kernels.rounds.plan import columns_read
 from kernels.rounds.program import Program
+from kernels.rounds.run_kinds import Kind, program_of
 from kernels.rounds.shared.public_set import columns_of
 from kernels.rounds.site.site import Part
+from kernels.tables.schema import Schema
 from privacy.securesum.terms import default_terms
 from tests.client_sdk.hospitals import drafted, permissive
 from tests.dealing import dealing_of
@@ -191,6 +196,62 @@ def test_floors_hold_for_held_out_rows_that_are_summed_without_the_others(
     without = program_with(linear.Spec(), SCORED, held_out=0.2)
     policy.check_table(without, summary)
     policy.check_table(COMPLETED, TableSummary(2_000, 2_000, wards))
+
+
+def test_without_a_line_of_their_own_held_out_rows_obey_the_line_of_all_rows() -> None:
+    """A site that says three rows for each feature expects it of every matrix that is released."""
+    summary = TableSummary(2_000, 1_970, {}, FEW)
+    three = {"least_rows": 0, "rows_per_feature": 3.0, "rows_per_feature_held_out": None}
+    for policy in (permissive(COMPLETED, **three), replace(Policy(), least_rows=0)):
+        with pytest.raises(TooFewRowsPerFeature, match=r"30 held-out .* at most 10 ") as refused:
+            policy.check_table(COMPLETED, summary)
+        assert refused.value.line.startswith("rows_per_feature_held_out = ")
+        replace(policy, rows_per_feature_held_out=0.0).check_table(COMPLETED, summary)
+        replace(policy, rows_per_feature=1.0).check_table(COMPLETED, summary)
+    text = policy_draft.draft(COMPLETED, TERMS)
+    assert Policy.from_toml(text).rows_per_feature_held_out is None
+    assert "# rows_per_feature_held_out = 3" in text
+
+
+REAL = Schema(outcomes.MIXED.features, outcomes.MIXED.real)
+MIXING = automatic_program(REAL, max_features=100, completed=False)
+"""Two recipes of it train a kernel with 100 features."""
+
+
+def test_floors_are_about_the_features_of_both_kernels_that_may_be_mixed() -> None:
+    """Both have a matrix S over the same rows, and the disclosure ledger counts both."""
+    policy = permissive(MIXING, rows_per_feature=3.0)
+    policy.check_table(MIXING, TableSummary(750, 600, {}))
+    with pytest.raises(TooFewRowsPerFeature) as refused:
+        policy.check_table(MIXING, TableSummary(750, 599, {}))
+    for said in ("has 200, of two kernels that it may mix", "blend = false", "at most 199"):
+        assert said in str(refused.value)
+    assert "the program has up to 200 (of both kernels" in policy_draft.draft(MIXING, TERMS)
+    stages = [replace(own, blend=False) if hasattr(own, "blend") else own for own in MIXING.stages]
+    alone = replace(MIXING, stages=tuple(stages))
+    policy.check_table(alone, TableSummary(750, 300, {}))
+    with pytest.raises(TooFewRowsPerFeature, match="the program has 100\\.") as refused:
+        policy.check_table(alone, TableSummary(750, 299, {}))
+    assert "mix" not in str(refused.value)
+    # A run of the layer alone has no search that says so: the session's has.
+    layer = program_of(Kind.LINEAR, alone)
+    policy.check_table(layer, TableSummary(750, 300, {}), session=alone)
+    for session in (None, MIXING):
+        with pytest.raises(TooFewRowsPerFeature):
+            policy.check_table(layer, TableSummary(750, 300, {}), session=session)
+
+
+def test_a_run_cannot_bring_a_second_kernel_in_with_the_model_that_it_starts_from() -> None:
+    """It would have been checked with the floors of a session that mixes none."""
+    stages = [replace(own, blend=False) if hasattr(own, "blend") else own for own in MIXING.stages]
+    alone = replace(MIXING, stages=tuple(stages))
+    start = replace(MIXING.start(), choices=())
+    deep = replace(start, kernel=MIXING.choices[-1])
+    mixed = deep.advanced(second=Second(kernel=MIXING.choices[-1], share=0.5))
+    for model, session in ((deep, alone), (deep, MIXING), (mixed, MIXING)):
+        check_start(model, session)
+    with pytest.raises(WrongRun, match="200 features, but models of this session have at most 100"):
+        check_start(mixed, alone)
 
 
 def test_a_draft_says_how_many_rows_a_completed_model_takes() -> None:

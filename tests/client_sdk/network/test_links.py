@@ -20,6 +20,8 @@ ID = "01234567-89ab-4def-8123-456789abcdef"
         (f"http://127.0.0.1:8000/join/{ID}#x", "http://127.0.0.1:8000", "x"),
         (f"http://[::1]:8000/sessions/{ID}/", "http://[::1]:8000", None),
         (f"http://localhost/sessions/{ID}", "http://localhost", None),
+        (f"https://VEIL.example:443/sessions/{ID}", "https://veil.example", None),
+        (f"http://localhost:80/sessions/{ID}", "http://localhost", None),
     ],
 )
 def test_a_link_is_read(text: str, origin: str, secret: str | None) -> None:

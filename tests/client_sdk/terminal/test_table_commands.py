@@ -323,7 +323,7 @@ def test_a_table_is_tried_on_a_proposed_session_with_what_to_ask_for(
     assert large.exit_code == 1
     said = " ".join(large.stderr.split())
     assert "training rows this site allows at most" in said
-    assert "the program has 400" in said
+    assert "the program has 800, of two kernels that it may mix" in said
     assert said.index("Ask for a session with at most") < said.index("To allow it all the same")
     assert not home.exists(), "nothing is kept"
     assert veilgp("check", session, session, outcomes).exit_code == 2

@@ -108,8 +108,14 @@ def test_hospitals_are_invited_compared_approved_and_suspended(coordinator: Coor
     assert twice.status_code == 409
     assert "already a member" in said(twice.text)
     assert browser.forms(f"{at}/invite")[0]["name"] == "NØRD"
-    browser.send(f"{at}/invite", name="West")
-    assert "West was invited" in browser.open(at)
+    link = re.search(
+        r'<code id="link"[^>]*>([^<]*)</code>', browser.send(f"{at}/invite", name="West").text
+    )
+    assert link is not None
+    assert re.search(r"West was invited; .*It has not been read yet\.", browser.open(at))
+    read = {"invitation": link[1].partition("#")[2]}
+    assert coordinator.request("POST", f"/sessions/{session}/offer", json=read).status_code == 200
+    assert re.search(r"West was invited; .*It was first read .*\d", browser.open(at))
     browser.send(f"{at}/revoke")
     assert "West was invited" not in browser.open(at)
 

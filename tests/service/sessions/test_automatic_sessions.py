@@ -127,7 +127,9 @@ def test_the_answer_says_in_words_what_the_program_does_and_costs(
     assert f"at most {sum(own.sums for own in disclosed):,} sums" in in_all
     assert costs.startswith("A hospital sends at most ")
     assert read.startswith("The coordinator reads no sum. It has the finished model")
-    assert "for each of 400 features: a table needs about 1,5" in rows
+    assert "for each of 800 features, those of the two kernels that may be mixed" in rows
+    assert "a table needs about 12,4" in rows
+    assert "because 'completion' sums held-out rows alone (without it about 3,0" in rows
 
 
 def test_who_reads_what_is_said_of_every_kind_of_session(coordinator: Coordinator) -> None:
@@ -178,7 +180,7 @@ def test_the_program_fits_the_smallest_table_if_its_size_is_stated(
     assert max(own.features for own in small.kernels) <= 31
     names = [algorithm.NAME for algorithm, _ in small.algorithms()]
     assert "completion" not in names
-    large = program_of(created(coordinator, name="Large", smallest_table=8192))
+    large = program_of(created(coordinator, name="Large", smallest_table=16384))
     assert large == program_of(created(coordinator, name="Not stated"))
 
 

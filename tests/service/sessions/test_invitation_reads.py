@@ -8,6 +8,7 @@ from kernels.rounds.program import Program
 from privacy.securesum.terms import Terms
 from service.app import INVITATION_READS
 from service.database.database import Database
+from service.http.times import iso_time
 from tests.service.coordinator import Coordinator, Hospital
 
 
@@ -62,17 +63,43 @@ def test_it_ends_when_the_invitation_is_used_revoked_or_expired(coordinator: Coo
     assert read(coordinator, other, used).status_code == 403
 
 
-def test_reading_takes_no_lock_and_is_limited(
+def test_the_admin_sees_when_an_invitation_was_first_read(coordinator: Coordinator) -> None:
+    """A link that somebody else has opened is noticed, also if nobody enrols with it."""
+    session = coordinator.session()
+    secret = coordinator.invite(session, "Kiel")
+    path = f"/sessions/{session}/invitations"
+
+    def read_at() -> Any:
+        (shown,) = coordinator.admin("GET", path).json()
+        assert {*shown} == {"id", "name", "status", "expires_at", "read_at"}
+        return shown["read_at"]
+
+    assert read_at() is None
+    assert read(coordinator, session, "guess").status_code == 403
+    assert read_at() is None
+    assert read(coordinator, session, secret).status_code == 200
+    first = read_at()
+    assert first == iso_time(coordinator.clock.now)
+    coordinator.clock.now += 3600
+    read(coordinator, session, secret)
+    assert Hospital(coordinator).enrol(session, secret).status_code == 201
+    assert read_at() == first, "the first time, and nothing else"
+
+
+def test_reading_takes_a_lock_once_and_is_limited(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = coordinator.session()
     secret, other = (coordinator.invite(session, name) for name in ("Kiel", "Bonn"))
 
+    assert read(coordinator, session, secret).status_code == 200
+    assert read(coordinator, session, other).status_code == 200
+
     def locked(*_: Any, **__: Any) -> Any:
-        raise AssertionError("reading takes the write lock")
+        raise AssertionError("reading again takes the write lock")
 
     monkeypatch.setattr(Database, "changing", locked)
-    for _ in range(INVITATION_READS):
+    for _ in range(INVITATION_READS - 1):
         assert read(coordinator, session, secret).status_code == 200
     answer = read(coordinator, session, secret)
     assert (answer.status_code, answer.json()["code"]) == (429, "rate.exceeded")

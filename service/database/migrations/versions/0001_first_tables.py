@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 # Not a number: databases from before the first release have numbers and are refused.
-revision = "verified_rounds"
+revision = "invitations_read"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -90,6 +90,7 @@ def upgrade() -> None:
         sa.Column("expires_at", sa.Float(), nullable=False),
         sa.Column("used_by", sa.LargeBinary(length=32), nullable=True),
         sa.Column("revoked_at", sa.Float(), nullable=True),
+        sa.Column("read_at", sa.Float(), nullable=True),
         sa.ForeignKeyConstraint(
             ["session_id"],
             ["sessions.id"],
