@@ -12,7 +12,7 @@ from typing import Any
 
 from client_sdk.errors import DraftError
 from kernels.features.spec import VERSION as KERNEL_VERSION
-from kernels.rounds.automatic import MAX_FEATURES, MAX_SUMS, automatic_program
+from kernels.rounds.automatic import MAX_FEATURES, MAX_SUMS
 from kernels.rounds.noise_planning import with_noise
 from kernels.rounds.order import whole_program
 from kernels.rounds.program import Program
@@ -107,12 +107,14 @@ def _made(
         "max_sums": body.get("max_sums") or MAX_SUMS,
         "max_features": body.get("max_features") or MAX_FEATURES,
     }
-    if smallest is not None:
-        return sized_program(
-            schema, smallest_table=smallest, members=terms.min_cohort, **limits, **stated
-        )
-    program = automatic_program(schema, private=terms.differential_privacy, **limits)
-    return replace(program, **stated)
+    return sized_program(
+        schema,
+        smallest_table=smallest,
+        private=terms.differential_privacy,
+        members=terms.min_cohort,
+        **limits,
+        **stated,
+    )
 
 
 def _with_noise(program: Program, body: Mapping[str, Any]) -> Program:

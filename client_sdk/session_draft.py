@@ -11,7 +11,7 @@ from typing import Any
 
 from client_sdk.errors import DraftError
 from client_sdk.readable import readable
-from kernels.rounds.automatic import MAX_FEATURES, MAX_SUMS, automatic_program
+from kernels.rounds.automatic import MAX_FEATURES, MAX_SUMS
 from kernels.rounds.in_words import in_words
 from kernels.rounds.noise_planning import with_noise
 from kernels.rounds.order import whole_program
@@ -83,12 +83,8 @@ def draft_session(
         "max_sums": max_sums,
         "max_features": max_features,
     }
-    program = (
-        automatic_program(schema, private=private, **limits)
-        if smallest_table is None
-        else sized_program(
-            schema, smallest_table=smallest_table, members=terms.min_cohort, **limits
-        )
+    program = sized_program(
+        schema, smallest_table=smallest_table, private=private, members=terms.min_cohort, **limits
     )
     whole_program.check(program)
     stages = [

@@ -33,13 +33,14 @@ from kernels.rounds.automatic import (
     MAX_SUMS,
     automatic_program,
 )
+from kernels.rounds.automatic_with_noise import private_program
 from kernels.rounds.kernel import search
 from kernels.rounds.known import known
 from kernels.rounds.layer import completion
 from kernels.rounds.plan import dealt_share, mixes_kernels, most_features, summed_together
 from kernels.rounds.program import Program
 from kernels.rounds.site.parts import Part
-from kernels.rounds.stated.band import check_band
+from kernels.rounds.stated.band import USUAL_TABLE, check_band
 from kernels.rounds.stated.default_limits import LEAST_ROWS, RATIO, ROWS_PER_FEATURE
 from kernels.tables.schema import Schema
 
@@ -106,8 +107,9 @@ def size_for(
 def sized_program(
     schema: Schema,
     *,
-    smallest_table: int,
+    smallest_table: int | None,
     members: int,
+    private: bool = False,
     min_sites: int = 3,
     max_rows: int = Program.max_rows,
     held_out: float = Program.held_out,
@@ -117,8 +119,14 @@ def sized_program(
 ) -> Program:
     """Return the program of a session without stages whose smallest table has so many rows.
 
-    members: the least number of members, by which what becomes known is counted.
+    smallest_table: None if nobody has said, and USUAL_TABLE is assumed. members: the least
+    number of members, by which what becomes known is counted. private: with differential privacy,
+    for which few rows are no reason to refuse.
     """
+    if private:
+        program = private_program(schema, min_sites=min_sites, max_rows=max_rows)
+        return replace(program, held_out=held_out, least_rows=least_rows)
+    smallest_table = USUAL_TABLE if smallest_table is None else smallest_table
     size = size_for(smallest_table, held_out=held_out, features=max_features)
     while True:
         program = automatic_program(
@@ -169,7 +177,8 @@ def in_words(program: Program) -> str:
     return (
         f"By default a hospital's policy asks for {LEAST_ROWS} rows in every sum and "
         f"{ROWS_PER_FEATURE:g} for each of {features:,} features{both}: a table needs about "
-        f"{rows}. If hospitals have fewer, state smallest_table, and the program is made to fit."
+        f"{rows}. If hospitals have fewer, or many more, state smallest_table, and the program "
+        "is made to fit."
     )
 
 

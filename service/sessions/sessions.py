@@ -22,7 +22,6 @@ from kernels.rounds.automatic import (
     LEAST_SUMS,
     MAX_FEATURES,
     MAX_SUMS,
-    automatic_program,
 )
 from kernels.rounds.declaration import PublicRows
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
@@ -111,7 +110,8 @@ class NewSession(RequestModel):
     hospital's policy asks for a number of rows for each feature."""
     smallest_table: int | None = None
     """How many rows the smallest hospital has, as a power of two: 128 means 128 to 255. The
-    hospitals say so beforehand, by telephone, and it is public. A program that the coordinator
+    hospitals say so beforehand, by telephone, and it is public; if nobody does, 2048 is assumed,
+    and hospitals with fewer rows refuse by default. A program that the coordinator
     makes has as many features as this allows, and sums held-out rows only if there are enough of
     them; stages that are stated are checked against it. Not with differential privacy."""
     members: int = Field(ge=LEAST_COHORT, le=MAX_MEMBERS)
@@ -308,19 +308,15 @@ def _automatic(
         "max_sums": MAX_SUMS if new.max_sums is None else new.max_sums,
         "max_features": MAX_FEATURES if new.max_features is None else new.max_features,
     }
-    noisy = new.privacy.differential_privacy
-    if new.smallest_table is None or noisy:
-        program = automatic_program(schema, private=noisy, **limits)
-        program = replace(program, held_out=new.held_out, least_rows=new.least_rows)
-    else:
-        program = sized_program(
-            schema,
-            smallest_table=new.smallest_table,
-            members=terms.min_cohort,
-            held_out=new.held_out,
-            least_rows=new.least_rows,
-            **limits,
-        )
+    program = sized_program(
+        schema,
+        smallest_table=new.smallest_table,
+        private=new.privacy.differential_privacy,
+        members=terms.min_cohort,
+        held_out=new.held_out,
+        least_rows=new.least_rows,
+        **limits,
+    )
     return _checked(program, new, attempt)
 
 

@@ -3,6 +3,8 @@
 from kernels.errors import ProgramError
 
 SMALLEST_BAND, LARGEST_BAND = 16, 1 << 20
+USUAL_TABLE = 2048
+"""The band that a session is made for which states none: enough for the largest kernels."""
 
 
 def band_of(rows: int) -> int:

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from kernels.rounds.automatic import automatic_program
 from kernels.rounds.plan import stages_disclosed
 from kernels.rounds.program import Program
+from kernels.rounds.sized import rows_needed, sized_program
+from kernels.rounds.stated.band import USUAL_TABLE
 from kernels.strict_json import encode_json
 from kernels.tables.schema import Schema
 from privacy.securesum.terms import Terms
@@ -39,7 +40,9 @@ def program_of(session: Any) -> Program:
 def test_five_lines_are_a_session(coordinator: Coordinator) -> None:
     made = created(coordinator)
     schema = Schema.from_json(encode_json({"version": Schema.VERSION, **SCHEMA}))
-    assert program_of(made) == automatic_program(schema, min_sites=5)
+    program = program_of(made)
+    assert program == sized_program(schema, smallest_table=None, members=5, min_sites=5)
+    assert rows_needed(program) < USUAL_TABLE, "the usual hospital does not refuse it"
 
 
 @pytest.mark.parametrize("members", [3, 5, 20])
@@ -127,6 +130,8 @@ def test_the_answer_says_in_words_what_the_program_does_and_costs(
     assert f"at most {sum(own.sums for own in disclosed):,} sums" in in_all
     assert costs.startswith("A hospital sends at most ")
     assert read.startswith("The coordinator reads no sum. It has the finished model")
+    assert "3 for each of 400 features: a table needs about 1,540 rows" in rows
+    *_, rows = created(coordinator, name="Large", smallest_table=16384)["in_words"]
     assert "for each of 800 features, those of the two kernels that may be mixed" in rows
     assert "a table needs about 12,4" in rows
     assert "because 'completion' sums held-out rows alone (without it about 3,0" in rows
@@ -180,8 +185,10 @@ def test_the_program_fits_the_smallest_table_if_its_size_is_stated(
     assert max(own.features for own in small.kernels) <= 31
     names = [algorithm.NAME for algorithm, _ in small.algorithms()]
     assert "completion" not in names
+    usual = program_of(created(coordinator, name="Usual", smallest_table=USUAL_TABLE))
+    assert usual == program_of(created(coordinator, name="Not stated"))
     large = program_of(created(coordinator, name="Large", smallest_table=16384))
-    assert large == program_of(created(coordinator, name="Not stated"))
+    assert "completion" in [algorithm.NAME for algorithm, _ in large.algorithms()]
 
 
 @pytest.mark.parametrize(
