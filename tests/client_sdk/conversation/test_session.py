@@ -157,14 +157,6 @@ def test_a_lost_answer_is_followed_by_the_same_octets(make: Make, program: Progr
         assert len(set(sent)) == 1
 
 
-def test_a_hospital_downloads_no_state_that_it_can_compute(make: Make, program: Program) -> None:
-    coordinator, hospitals = make()
-    drive(hospitals, coordinator)
-    check_all_done(coordinator, hospitals, program)
-    assert not any("/states/" in path or "/totals/" in path for _, path in coordinator.log)
-
-
-@pytest.mark.parametrize("status", [404, 409])
 def test_rows_that_are_left_out_are_shown_before_there_are_too_few(make: Make) -> None:
     coordinator, hospitals = make()
     one = hospitals[0]
@@ -179,6 +171,14 @@ def test_rows_that_are_left_out_are_shown_before_there_are_too_few(make: Make) -
     assert not any("2 rows" in str(each) for each in coordinator.refusals)
 
 
+def test_a_hospital_downloads_no_state_that_it_can_compute(make: Make, program: Program) -> None:
+    coordinator, hospitals = make()
+    drive(hospitals, coordinator)
+    check_all_done(coordinator, hospitals, program)
+    assert not any("/states/" in path or "/totals/" in path for _, path in coordinator.log)
+
+
+@pytest.mark.parametrize("status", [404, 409])
 def test_a_total_that_is_no_longer_needed_makes_a_hospital_ask_what_is_next(
     make: Make, program: Program, status: int
 ) -> None:
