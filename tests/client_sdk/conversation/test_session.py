@@ -179,20 +179,6 @@ def test_a_hospital_downloads_no_state_that_it_can_compute(make: Make, program: 
 
 
 @pytest.mark.parametrize("status", [404, 409])
-def test_rows_that_are_left_out_are_shown_before_there_are_too_few(make: Make) -> None:
-    coordinator, hospitals = make()
-    one = hospitals[0]
-    data = {name: list(cells) for name, cells in tables(1)[0].items()}
-    data["stay"][:2] = [None, None]
-    one.data, one.policy = data, replace(one.policy, least_rows=10**6)
-    drive(hospitals[:1], coordinator)
-    assert isinstance(one.error, TooFewRows)
-    assert [each for each in one.events if isinstance(each, LeftOutWithoutTarget)] == [
-        LeftOutWithoutTarget(2)
-    ]
-    assert not any("2 rows" in str(each) for each in coordinator.refusals)
-
-
 def test_a_total_that_is_no_longer_needed_makes_a_hospital_ask_what_is_next(
     make: Make, program: Program, status: int
 ) -> None:
