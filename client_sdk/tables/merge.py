@@ -49,8 +49,8 @@ def merge_schemas(schemas: Mapping[str, Schema], *, drop: Sequence[str] = ()) ->
     unknown = without_unit(schema)
     if unknown:
         merging.advice.append(
-            f"no site has written the unit of {', '.join(map(repr, unknown))}: write it in place of "
-            f"{UNKNOWN!r}, or '1' if there is none"
+            f"no site has written the unit of {', '.join(map(repr, unknown))}: write it in place "
+            f"of {UNKNOWN!r}, or '1' if there is none"
         )
     return Draft(schema, tuple(merging.advice))
 
