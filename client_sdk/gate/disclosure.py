@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from client_sdk.readable import readable
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
 from kernels.rounds.expected.forecast_in_words import expected_in_words
-from kernels.rounds.known import known
+from kernels.rounds.known import known, numbers_in_sums
 from kernels.rounds.plan import StageDisclosure, columns_read, release_plan, stages_disclosed
 from kernels.rounds.program import Program
 from kernels.rounds.stated.numbers_known import Known, numbers_known
@@ -43,6 +43,8 @@ class Disclosure:
     """Maximum number of samples of this hospital's own model requested in addition to the sums."""
     parameters: int
     """Numbers in one sample: a network with more parameters than rows can memorise the rows."""
+    numbers: int
+    """Maximum number of numbers that leave, masked, over all sums."""
     known: Known
     """How many numbers become known to whom, and how many rows they come from."""
     expected: tuple[str, ...]
@@ -64,6 +66,7 @@ class Disclosure:
             else cost(promised(release_plan(program), honest=terms.honest), delta=delta or _DELTA),
             0 if spec is None else spec.most_samples,
             0 if network is None else network.parameters,
+            numbers_in_sums(program),
             known_under(terms, program),
             expected_in_words(program),
         )
@@ -72,11 +75,6 @@ class Disclosure:
     def sums(self) -> int:
         """Maximum number of sums."""
         return sum(stage.sums for stage in self.stages)
-
-    @property
-    def numbers(self) -> int:
-        """Maximum number of numbers, over all sums."""
-        return self.known.hospitals
 
     def __str__(self) -> str:
         columns = ", ".join(map(readable, self.columns))

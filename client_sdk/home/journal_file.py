@@ -27,7 +27,7 @@ from pathlib import Path
 
 from client_sdk.errors import HomeDamaged, HomeNotWritten
 
-VERSION = 13
+VERSION = 14
 _WAIT_S = 30
 """For another process that has the file locked."""
 _TABLES = """
