@@ -24,6 +24,7 @@ from client_sdk.events import EventWatch, Trouble
 from client_sdk.gate.policy import Policy, policy_of
 from client_sdk.home.addresses import check_address
 from client_sdk.home.home import Home, OpenHome
+from client_sdk.home.policies import Policies
 from client_sdk.home.roster_file import read_roster
 from client_sdk.home.store import Store
 from client_sdk.model.gain_shown import showing_gains
@@ -240,6 +241,7 @@ class _Plan:
                 changes=changes,
                 source=source,
                 roster=self.roster,
+                reviewed=Policies(Home(self.home)).is_approved(str(self.link.session)),
             )
             yield from take_part(side, once=once, finished=finished)
         return models[0]

@@ -22,6 +22,8 @@ from privacy.accounting.events import Release
 from privacy.accounting.filters import Filter
 from privacy.errors import AccountingError, AlreadyCharged, BudgetExceeded, LedgerError
 
+MOST_EPSILON = 1e3
+"""Of a budget."""
 _TEXT = 200
 
 
@@ -34,7 +36,7 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        for name, least, most in (("epsilon", 1e-6, 1e3), ("delta", 1e-15, 0.1)):
+        for name, least, most in (("epsilon", 1e-6, MOST_EPSILON), ("delta", 1e-15, 0.1)):
             number = getattr(self, name)
             if type(number) not in (int, float) or not least <= number <= most:
                 raise LedgerError(
@@ -199,6 +201,34 @@ class Ledger:
             Budget(**_fields(Budget, values["budget"])),
             tuple(Entry.from_json(entry) for entry in values["entries"]),
         )
+
+
+def least_budget(releases: Sequence[Release], *, delta: float) -> Budget | None:
+    """Return the smallest budget that affords these releases, in hundredths of ε; None if none.
+
+    It is more than their cost as a list that is fixed beforehand (`privacy.accounting.cost`): a
+    budget holds whatever is asked in view of earlier results.
+
+    >>> release = Release(statistic="scatter", part="training", multiplier=4.0, dimension=5150,
+    ...                   share_deviation=2**30, honest=7)
+    >>> least_budget([release], delta=1e-5)
+    Budget(epsilon=0.95, delta=1e-05)
+    """
+
+    def affords(hundredths: int) -> bool:
+        own = Budget(hundredths / 100, delta)
+        return own.filter.spent(releases).epsilon <= own.epsilon
+
+    beforehand = cost(releases, delta=delta).epsilon
+    if beforehand > MOST_EPSILON:
+        return None
+    low, high = max(0, math.floor(beforehand * 100) - 1), round(MOST_EPSILON * 100)
+    if not affords(high):
+        return None
+    while high - low > 1:
+        middle = min((low + high) // 2, 2 * low + 2)
+        low, high = (low, middle) if affords(middle) else (middle, high)
+    return Budget(high / 100, delta)
 
 
 def _fields(kind: type[Any], data: object) -> dict[str, Any]:

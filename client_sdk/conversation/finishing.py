@@ -165,6 +165,7 @@ class Finishing:
                     min_cohort=self.terms.min_cohort,
                     max_colluders=self.terms.max_colluders,
                     blind=self.terms.blind,
+                    members_only=self.terms.members_only,
                 ),
                 created=self.side.exchange.clock.now(),
                 parent=self.run.parent,

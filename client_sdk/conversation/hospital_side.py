@@ -18,6 +18,8 @@ class HospitalSide:
 
     data: the table, of any supported type. changes: rows that an update adds and removes.
     source: the table's name in the journal. roster: keys that are confirmed out of band.
+    reviewed: whether a person has approved this session's policy at this home, and so has read in
+        full what would leave (`session_approval.approve`).
     """
 
     home: OpenHome
@@ -29,6 +31,7 @@ class HospitalSide:
     changes: Changes = field(default_factory=Changes)
     source: str = "table"
     roster: Mapping[str, bytes] = field(default_factory=dict)
+    reviewed: bool = False
 
     @property
     def session(self) -> str:

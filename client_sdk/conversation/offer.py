@@ -156,7 +156,7 @@ class OfferReview:
                 "table that does not contain these rows, and ask for a `linear` run."
             )
         disclosed = offer.disclosure(program)
-        side.watch(Disclosed(str(disclosed)))
+        side.watch(Disclosed(disclosed.short if side.reviewed else str(disclosed)))
         if disclosed.samples:
             allowed = side.policy.allows_unmasked_samples(program, today=side.today)
             side.watch(UnmaskedSamplesAsked(allowed))

@@ -1,17 +1,18 @@
 """The disclosure: what a program would send out of the hospital and under which terms, as text."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from client_sdk.readable import readable
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
 from kernels.rounds.expected.forecast_in_words import expected_in_words
-from kernels.rounds.known import known
+from kernels.rounds.known import known, numbers_in_sums
 from kernels.rounds.plan import StageDisclosure, columns_read, release_plan, stages_disclosed
 from kernels.rounds.program import Program
-from kernels.rounds.stated.numbers_known import Known, numbers_known
+from kernels.rounds.stated.numbers_known import Known, known_to, numbers_known
 from privacy.accounting.cost import Cost, cost
 from privacy.accounting.promises import promised
+from privacy.ledger import least_budget
 from privacy.securesum.terms import Terms
 
 _DELTA = 1e-5
@@ -28,6 +29,15 @@ def known_under(terms: Terms, program: Program) -> Known:
     )
 
 
+def _cost(program: Program, terms: Terms, delta: float) -> Cost:
+    """Return the least budget for one run; of a run that no budget affords, its cost."""
+    releases = promised(release_plan(program), honest=terms.honest)
+    least = least_budget(releases, delta=delta)
+    if least is None:
+        return cost(releases, delta=delta)
+    return replace(least.filter.spent(releases), epsilon=least.epsilon)
+
+
 @dataclass(frozen=True)
 class Disclosure:
     """What would leave the hospital, computed from which columns, under which terms."""
@@ -39,10 +49,13 @@ class Disclosure:
     rows: int
     """Maximum number of rows of one patient that are used, with differential privacy."""
     cost: Cost | None
+    """With differential privacy: the least budget of a site for one run, as its ledger counts."""
     samples: int
     """Maximum number of samples of this hospital's own model requested in addition to the sums."""
     parameters: int
     """Numbers in one sample: a network with more parameters than rows can memorise the rows."""
+    numbers: int
+    """Maximum number of numbers that leave, masked, over all sums."""
     known: Known
     """How many numbers become known to whom, and how many rows they come from."""
     expected: tuple[str, ...]
@@ -59,11 +72,10 @@ class Disclosure:
             terms,
             "row" if program.schema.patient is None else "patient",
             1 if privacy is None else privacy.max_rows_per_patient,
-            None
-            if privacy is None
-            else cost(promised(release_plan(program), honest=terms.honest), delta=delta or _DELTA),
+            None if privacy is None else _cost(program, terms, delta or _DELTA),
             0 if spec is None else spec.most_samples,
             0 if network is None else network.parameters,
+            numbers_in_sums(program),
             known_under(terms, program),
             expected_in_words(program),
         )
@@ -72,11 +84,6 @@ class Disclosure:
     def sums(self) -> int:
         """Maximum number of sums."""
         return sum(stage.sums for stage in self.stages)
-
-    @property
-    def numbers(self) -> int:
-        """Maximum number of numbers, over all sums."""
-        return self.known.hospitals
 
     def __str__(self) -> str:
         columns = ", ".join(map(readable, self.columns))
@@ -147,6 +154,27 @@ class Disclosure:
             "could invent a member that holds it, and forge totals."
         )
         return "\n".join(lines)
+
+    @property
+    def short(self) -> str:
+        """The same for somebody who has approved the whole text."""
+        columns = ", ".join(map(readable, self.columns))
+        said = [
+            "What would leave the hospital, as it was approved:",
+            f"at most {self.sums} masked vectors and {self.numbers:,} numbers,",
+            f"from the columns {columns}. No row and no cell.",
+        ]
+        if self.cost is None:
+            own = self.known
+            said.append(known_to(coordinator=own.coordinator, hospitals=own.hospitals))
+            said.append("Differential privacy: NO, sums and model are exact.")
+        else:
+            said.append(
+                f"Differential privacy: one run costs any one {self.unit} at most ε = "
+                f"{self.cost.epsilon:.4g} at δ = {self.cost.delta:g}."
+            )
+            said += [readable(sentence) for sentence in self.expected[:1]]
+        return " ".join(said)
 
     def _to_coordinator(self) -> str:
         """Say what the coordinator reads of the sums, and who gets the model."""

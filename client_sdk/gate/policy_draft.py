@@ -124,8 +124,8 @@ def _numbers(program: Program, terms: Terms) -> str:
     counted = [known_under(terms, run) for run in runs]
     cells, rows = counted[0].cells, f"{counted[0].rows:,.0f} rows × {counted[0].columns} columns"
     needed = {
-        "coordinator_ratio": sum(own.coordinator + 1 for own in counted),
-        "hospital_ratio": sum(own.hospitals + 1 for own in counted),
+        "coordinator_ratio": sum(own.coordinator for own in counted),
+        "hospital_ratio": sum(own.hospitals for own in counted),
     }
     lines = [
         "# Maximum number of exact numbers about this data source that may ever become known, over",

@@ -18,7 +18,8 @@ class EnteredRun:
     and the model that it starts from. dealt: the digest of the table, how it is dealt into
     parts, and its rows to add and remove. rows: the digest of its rows alone. exact: whether its
     sums have no noise.
-    coordinator, hospitals: numbers that become known to the coordinator, and to each hospital.
+    coordinator, hospitals: exact numbers that become known to the coordinator, and to each
+        hospital, as `kernels.rounds.known` counts them: one of them is how the run ended.
     sums: the maximum number of sums.
     """
 
@@ -69,17 +70,17 @@ class DisclosureLedger:
     @property
     def coordinator(self) -> int:
         """Numbers that have become known to the coordinator."""
-        return sum(max(each.coordinator for each in same) for same in self._same()) + self._endings
+        return sum(max(each.coordinator for each in same) for same in self._same()) + self._repeats
 
     @property
     def hospitals(self) -> int:
         """Numbers that have become known to each hospital."""
-        return sum(max(each.hospitals for each in same) for same in self._same()) + self._endings
+        return sum(max(each.hospitals for each in same) for same in self._same()) + self._repeats
 
     @property
-    def _endings(self) -> int:
-        """One number per exact run: whether it failed says something about the cohort."""
-        return sum(entry.exact for entry in self.entries)
+    def _repeats(self) -> int:
+        """One number per repetition of an exact run: how it ended, which is all that is new."""
+        return sum(len(same) - 1 for same in self._same())
 
     def _same(self) -> Iterator[tuple[EnteredRun, ...]]:
         """Yield the runs of each program and table: a repetition makes the same numbers known.

@@ -167,6 +167,14 @@ class Policies:
             )
         return approval
 
+    def is_approved(self, session: str) -> bool:
+        """Return whether somebody has approved the session's policy as it is now."""
+        try:
+            self.approved(session)
+        except (PolicyNotApproved, PolicyFileError, RosterFileError):
+            return False
+        return True
+
     def _table_path(self, session: str) -> Path:
         return self.path(session).with_suffix(".table.json")
 

@@ -194,7 +194,13 @@ def _became_known(card: Card) -> str:
         program = Program.from_json(card.program)
     except KernelsError:
         return "unknown: this veilgp cannot read the program"
-    return numbers_known(known(program, members=card.privacy.min_cohort, blind=card.privacy.blind))
+    made_known = known(
+        program,
+        members=card.privacy.min_cohort,
+        blind=card.privacy.blind,
+        members_only=card.privacy.members_only,
+    )
+    return numbers_known(made_known)
 
 
 def _method(served: Served) -> str:

@@ -79,13 +79,17 @@ class _Wanted:
         return found
 
 
+def without_unit(schema: Schema) -> list[str]:
+    """Return the columns whose unit is still unknown."""
+    columns = (*schema.numeric, *schema.targets)
+    return [column.name for column in columns if column.unit.strip() == UNKNOWN]
+
+
 def unfinished(schema: Schema) -> list[str]:
     """Return a sentence for each column whose unit is still unknown."""
     return [
-        f"column {column.name!r}: its unit is still {UNKNOWN!r}: write the unit, or '1' if it has "
-        "none"
-        for column in (*schema.numeric, *schema.targets)
-        if column.unit.strip() == UNKNOWN
+        f"column {name!r}: its unit is still {UNKNOWN!r}: write the unit, or '1' if it has none"
+        for name in without_unit(schema)
     ]
 
 

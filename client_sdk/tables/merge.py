@@ -4,7 +4,8 @@
     missing codes    united                    may be missing  if it may at any site
 
 A column that only some drafts have is kept, and may be missing: a draft leaves out a column whose
-cells are all missing at its site. A unit that one site has written counts for those that have not.
+cells are all missing at its site. A unit that one site has written counts for those that have not;
+units that nobody has written are named.
 What cannot be decided is a conflict, and all conflicts are named together: another kind or unit,
 another event or `other`, another patient column, a target that one draft lacks.
 """
@@ -14,7 +15,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from client_sdk.errors import SchemasDiffer
-from client_sdk.tables.draft import Draft
+from client_sdk.tables.draft import Draft, without_unit
 from client_sdk.tables.draft_limits import UNKNOWN
 from kernels.errors import SchemaRefused
 from kernels.tables.labels import canonical_label
@@ -45,6 +46,12 @@ def merge_schemas(schemas: Mapping[str, Schema], *, drop: Sequence[str] = ()) ->
     except SchemaRefused as refused:
         # For example a missing code of one site that is a level at another.
         raise SchemasDiffer(_listed(map(str, refused.problems))) from None
+    unknown = without_unit(schema)
+    if unknown:
+        merging.advice.append(
+            f"no site has written the unit of {', '.join(map(repr, unknown))}: write it in place "
+            f"of {UNKNOWN!r}, or '1' if there is none"
+        )
     return Draft(schema, tuple(merging.advice))
 
 

@@ -82,7 +82,7 @@ class Card:
     salt: str = field(repr=False)
 
     FORMAT: ClassVar[str] = "veilgp model"
-    VERSION: ClassVar[int] = 7
+    VERSION: ClassVar[int] = 8
 
     def __post_init__(self) -> None:
         if not _DIGEST.fullmatch(self.artifact):

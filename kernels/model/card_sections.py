@@ -39,6 +39,7 @@ class Privacy:
     unit: what the guarantee protects the presence of, "patient" or "row".
     epsilon, delta: the session's privacy loss for any one unit; None without differential privacy.
     blind: whether the sums were blind, so that the coordinator could not read them.
+    members_only: whether the model is for members only, so that the coordinator does not have it.
     meaning: the same in words.
     mechanism, releases: the noise that was added, and to how many sums of the session so far.
     """
@@ -48,6 +49,7 @@ class Privacy:
     min_cohort: int
     max_colluders: int
     blind: bool
+    members_only: bool
     epsilon: float | None
     delta: float | None
     meaning: str
@@ -76,6 +78,7 @@ class Privacy:
         min_cohort: int,
         max_colluders: int,
         blind: bool = False,
+        members_only: bool = False,
         epsilon: float | None = None,
         delta: float | None = None,
         mechanism: str | None = None,
@@ -90,6 +93,7 @@ class Privacy:
             min_cohort=min_cohort,
             max_colluders=max_colluders,
             blind=blind,
+            members_only=members_only,
             epsilon=epsilon,
             delta=delta,
             meaning=meaning,

@@ -6,7 +6,7 @@ The hospital's own disclosure says the same of every stage, and more about what 
 from kernels.features.spec import KernelSpec
 from kernels.rounds import sized
 from kernels.rounds.expected.forecast_in_words import expected_in_words
-from kernels.rounds.known import known_to_coordinator, known_to_hospitals
+from kernels.rounds.known import known_to_coordinator, numbers_in_sums
 from kernels.rounds.plan import mixes_kernels, stages_disclosed
 from kernels.rounds.program import Program
 from kernels.rounds.work import work
@@ -34,7 +34,7 @@ def in_words(
     sums = sum(stage.sums for stage in stages)
     in_all = (
         f"In all: at most {sums:,} sum{'s' if sums != 1 else ''} and "
-        f"{known_to_hospitals(program):,} numbers. Only the sums over hospitals become known, to "
+        f"{numbers_in_sums(program):,} numbers. Only the sums over hospitals become known, to "
         "every hospital."
     )
     own = work(program, rows=_ROWS)
@@ -92,9 +92,11 @@ def _read(program: Program, *, blind: bool, members_only: bool) -> str:
     if members_only:
         return (
             "The coordinator reads no sum, and does not have the model: it reads the scores on "
-            f"held-out rows, at most {numbers:,} numbers, and the number of training rows."
+            "held-out rows, the number of training rows, and how the run ended. "
+            f"Known to the coordinator: at most {numbers:,} numbers."
         )
     return (
-        "The coordinator reads no sum. It has the finished model, which contains at most "
-        f"{numbers:,} numbers that are sums over all hospitals."
+        "The coordinator reads no sum. It has the finished model, which contains sums over all "
+        "hospitals, and sees how the run ended. "
+        f"Known to the coordinator: at most {numbers:,} numbers."
     )

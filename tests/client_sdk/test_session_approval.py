@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from client_sdk.errors import (
+    ClientError,
     HomeDamaged,
     PolicyFileError,
     PolicyNotApproved,
@@ -16,12 +17,14 @@ from client_sdk.errors import (
     RosterFileError,
     SessionChanged,
 )
+from client_sdk.events import Disclosed, Event
 from client_sdk.home.home import Home
 from client_sdk.home.policies import Policies
 from client_sdk.joining import join, offered
 from client_sdk.network.exchange import Reply
 from client_sdk.reviewing import noted, review
 from client_sdk.session_approval import approve, approved
+from kernels.errors import KernelsError
 from kernels.rounds.program import Program
 from tests.client_sdk.conftest import Make, homes, make, program
 from tests.client_sdk.coordinator import SmallCoordinator
@@ -97,6 +100,28 @@ def test_a_policy_counts_only_as_it_was_approved(walk: Walk) -> None:
         Policies(Home(walk.home)).write(walk.session, "least_rows = 1\n", replace=False)
     walk.approve()
     assert approved(walk.session, home=walk.home)
+
+
+def test_what_was_approved_in_full_is_said_once_more_in_short(walk: Walk) -> None:
+    path = walk.draft()
+    walk.approve()
+    given: dict[str, Any] = {"roster": walk.roster, "policy": path, **walk.net}
+
+    def disclosed() -> str:
+        seen: list[Event] = []
+        with pytest.raises((ClientError, KernelsError)):
+            join(walk.link, {"age": [1.0]}, progress=seen.append, **given)
+        (text,) = (str(event) for event in seen if isinstance(event, Disclosed))
+        return text
+
+    full = str(offered(walk.link, **walk.net).disclosure(walk.coordinator.program))
+    short = disclosed()
+    assert "as it was approved" in short
+    assert "Known to the coordinator: at most" in short
+    assert "Differential privacy: NO" in short
+    assert len(short) < len(full) / 4
+    path.write_text(path.read_text() + "# one more line\n")
+    assert disclosed() == full, "what nobody has approved is said in full"
 
 
 def test_what_is_refused_enrols_nobody(walk: Walk, tmp_path: Path) -> None:

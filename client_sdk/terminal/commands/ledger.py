@@ -91,17 +91,15 @@ def ledger_command(
 
 def _known_lines(source: str, ledger: "DisclosureLedger") -> Iterator[str]:
     """Yield what exact sums of a data source have made known, over all sessions."""
-    from kernels.rounds.stated.numbers_known import MEMBERSHIP
+    from kernels.rounds.stated.numbers_known import MEMBERSHIP, known_to
 
     yield (
         f"{source}: {ledger.runs} run(s) of {ledger.programs} program(s) entered, "
         f"{ledger.vectors} vector(s) computed for exact sums, abandoned ones included"
     )
     if ledger.exact:
-        yield (
-            f"  exact numbers known to the coordinator: at most {ledger.coordinator:,}; to each "
-            f"hospital: at most {ledger.hospitals:,}. {MEMBERSHIP}"
-        )
+        said = known_to(coordinator=ledger.coordinator, hospitals=ledger.hospitals)
+        yield f"  {said} {MEMBERSHIP}"
     for entry in ledger.entries:
         numbers = f"{entry.coordinator:,} / {entry.hospitals:,}" if entry.exact else "with noise"
         yield (

@@ -1,5 +1,6 @@
 """`veilgp policy draft` and `veilgp approve`: what a hospital's people decide before it joins."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -61,12 +62,14 @@ def draft_command(
         session = str(offer.membership.session)
         if out == PRINTED:
             typer.echo(found.text, nl=False)
-        elif out is not None:
-            _write(out, found.text, replace=replace)
-            typer.echo(f"The draft is in {out}: review it.", err=True)
         else:
-            path = Policies(Home(home)).write(session, found.text, replace=replace)
-            typer.echo(f"The draft is in {path}. Review it, then run: veilgp approve", err=True)
+            if out is None:
+                path = Policies(Home(home)).write(session, found.text, replace=replace)
+            else:
+                _write(out, found.text, replace=replace)
+                path = out
+            command = approve_as_typed(link, policy=out, home=home, ca=ca, allow_http=allow_http)
+            typer.echo(f"The draft is in {path}. Review it, then run:\n  {command}", err=True)
         if out is None or Home(home).exists():
             noted(found, table, session=session, home=home)
         show_problems(found)
@@ -119,6 +122,25 @@ def approve_command(
         typer.echo(f"fingerprint  {Home(home).identity().fingerprint}")
         if offer.membership.status == "pending":
             typer.echo("Read the fingerprint out to the session's admin, who approves the member.")
+
+
+def approve_as_typed(
+    link: str,
+    *,
+    policy: Path | None = None,
+    home: Path | None = None,
+    ca: Path | None = None,
+    allow_http: bool = False,
+) -> str:
+    """Return the command that approves a session, quoted for a shell.
+
+    >>> print(approve_as_typed("https://host/sessions/1#secret", ca=Path("ca.pem")))
+    veilgp approve 'https://host/sessions/1#secret' --roster roster.json --ca ca.pem
+    """
+    words = ["veilgp", "approve", link, "--roster", "roster.json"]
+    for option, path in (("--policy", policy), ("--home", home), ("--ca", ca)):
+        words += [] if path is None else [option, str(path)]
+    return shlex.join([*words, *(["--allow-http"] if allow_http else [])])
 
 
 def show_problems(found: "Review") -> None:

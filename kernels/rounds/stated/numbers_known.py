@@ -10,7 +10,8 @@ from dataclasses import dataclass
 class Known:
     """The maximum number of numbers that a program's run makes known, and what they come from.
 
-    coordinator, hospitals: known to the coordinator, and to each hospital.
+    coordinator, hospitals: known to the coordinator, and to each hospital; one of them is how the
+        run ended.
     rows: training rows of all other members, n·(1 − 1/members), with the n that the program states:
         every hospital can subtract its own.
     columns: features and targets before they are encoded.
@@ -43,18 +44,23 @@ MEMBERSHIP = (
 )
 
 
+def known_to(*, coordinator: int, hospitals: int) -> str:
+    """Return how many numbers become known to whom, in the same words everywhere."""
+    return (
+        f"Known to the coordinator: at most {coordinator:,} numbers. "
+        f"Known to each hospital: at most {hospitals:,} numbers."
+    )
+
+
 def numbers_known(known: Known) -> str:
     """Return in words how many numbers become known to whom, and per row."""
+    said = known_to(coordinator=known.coordinator, hospitals=known.hospitals)
     if known.rows < 1:
         return (
-            f"Known to the coordinator: at most {known.coordinator:,} numbers. Known to each "
-            f"hospital: at most {known.hospitals:,} numbers. How many that is per row is not known "
-            "beforehand, since the program states no least number of rows (least_rows). "
-            f"{MEMBERSHIP}"
+            f"{said} How many that is per row is not known beforehand, since the program states no "
+            f"least number of rows (least_rows). {MEMBERSHIP}"
         )
     return (
-        f"Known to the coordinator: at most {known.coordinator:,} numbers, "
-        f"{known.coordinator_per_row:.3g} per row of the other members "
-        f"({known.rows:,.0f} rows, as the program states). Known to each hospital: at most "
-        f"{known.hospitals:,} numbers, {known.hospitals_per_row:.3g} per row. {MEMBERSHIP}"
+        f"{said} That is {known.coordinator_per_row:.3g} and {known.hospitals_per_row:.3g} per row "
+        f"of the other members ({known.rows:,.0f} rows, as the program states). {MEMBERSHIP}"
     )

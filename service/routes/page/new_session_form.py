@@ -28,9 +28,11 @@ def entered(form: Fields) -> dict[str, str]:
 
 def session_of(kept: Fields) -> NewSession:
     """Return the request for a session, or the API's error."""
-    privacy: dict[str, object] = {"differential_privacy": kept.get("privacy") == "noise"}
-    if kept.get("privacy") == "noise":
+    noisy = kept.get("privacy") == "noise"
+    privacy: dict[str, object] = {"differential_privacy": noisy}
+    if noisy:
         privacy |= {name: number(kept.get(name, "")) for name in _OF_BUDGET}
+        privacy |= {"without_prospect": True} if kept.get("without_prospect") else {}
     privacy |= {name: number(kept.get(name, "")) for name in _OF_COHORT}
     plain: dict[str, object] = {
         "name": kept.get("name", "").strip(),
@@ -39,6 +41,8 @@ def session_of(kept: Fields) -> NewSession:
         "privacy": without_empty(privacy),
         "model": kept.get("model", ""),
         "sums": kept.get("sums", ""),
+        # Hidden while noise is chosen, when no table is too small.
+        "smallest_table": "" if noisy else number(kept.get("smallest_table", "")),
         **{name: number(kept.get(name, "")) for name in _LIMITS},
     }
     return checked(NewSession, without_empty(plain))

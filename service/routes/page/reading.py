@@ -10,12 +10,15 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 from starlette.responses import RedirectResponse
 
+from service import models
 from service.context import Context, Here
 from service.errors import NotFound
 from service.http import sign_in
+from service.http.access import ModelAccess
 from service.http.forms import Browser, SignedIn
 from service.page import views
 from service.page.model_effects import ModelEffects
+from service.page.model_folder import zipped
 from service.page.shown_effects import shown_effects
 from service.page.shown_models import shown_models
 from service.prediction import callers
@@ -71,6 +74,16 @@ def model(
         return model_page(request, name, browser, here, known)
     except NotFound:
         return RedirectResponse(HOME, status_code=303)
+
+
+@router.get("/view/models/{name}/folder")
+def model_folder(name: str, _: Browser, here: Here) -> Response:
+    """Download a model's folder."""
+    with here.database.reading() as connection:
+        model_id = models.resolve(connection, name, ModelAccess(everything=True))
+        packed = zipped(connection, model_id)
+    named = {"Content-Disposition": f'attachment; filename="{model_id}.zip"'}
+    return Response(packed, media_type="application/zip", headers=named)
 
 
 @router.get("/view/{session_id}")

@@ -399,6 +399,7 @@ class Run(RunState):
                 min_cohort=terms.min_cohort,
                 max_colluders=terms.max_colluders,
                 blind=terms.blind,
+                members_only=terms.members_only,
                 epsilon=None if ledger is None else ledger.spent.epsilon,
                 delta=None if ledger is None else ledger.budget.delta,
                 mechanism=None if ledger is None else MECHANISM,

@@ -23,9 +23,16 @@ from client_sdk.home.disclosures import DisclosureLedger, EnteredRun
 from client_sdk.home.home import Home
 from client_sdk.home.remembered import Departure, KnownRun
 from client_sdk.terminal.command import application
-from kernels.rounds.known import known, known_to_coordinator, known_to_hospitals
+from kernels.rounds.judging import evaluation
+from kernels.rounds.known import (
+    known,
+    known_to_coordinator,
+    known_to_hospitals,
+    numbers_in_sums,
+)
+from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
-from kernels.rounds.stated.numbers_known import Known
+from kernels.rounds.stated.numbers_known import Known, known_to
 from kernels.rounds.task import program_digest
 from privacy.securesum.records import Step
 from privacy.securesum.terms import default_terms
@@ -33,7 +40,7 @@ from tests.client_sdk.hospitals import drafted, permissive
 from tests.kernels.rounds.tables import program as program_with
 
 TERMS = default_terms(bytes(16), 5)
-ROOM = Known(coordinator=100, hospitals=400, rows=80.0, columns=5)
+ROOM = Known(coordinator=101, hospitals=401, rows=80.0, columns=5)
 """400 cells."""
 
 
@@ -47,8 +54,8 @@ def run(name: str = "1", **changes: Any) -> EnteredRun:
         dealt="d",
         rows="aa",
         exact=True,
-        coordinator=100,
-        hospitals=400,
+        coordinator=101,
+        hospitals=401,
         sums=3,
     )
     return replace(entry, **changes)
@@ -119,7 +126,13 @@ def test_numbers_are_those_of_all_totals_and_without_open_sums_those_of_the_mode
     every = known_to_hospitals(program)
     assert known_to_coordinator(program, blind=False, members_only=False) == every
     assert known_to_coordinator(program, blind=True, members_only=False) <= every
-    assert known_to_coordinator(program, blind=True, members_only=True) == 0
+    assert every == numbers_in_sums(program) + 1, "how the run ended is one more"
+    assert known_to_coordinator(program, blind=True, members_only=True) == 1
+    judged = replace(
+        program, stages=(*program.stages, evaluation.Spec(part="stopping", recalibrated=False))
+    )
+    scores = declared(judged)[-1].leaves
+    assert known_to_coordinator(judged, blind=True, members_only=True) == scores + 2, "and rows"
     found = known(replace(program, least_rows=1000), members=5, blind=False)
     assert found.rows == 800
     assert found.columns == len(program.schema.features) + len(program.schema.targets)
@@ -181,4 +194,4 @@ def test_the_store_counts_a_table_under_any_name_and_every_vector(tmp_path: Path
         assert store.obtained("m")
     shown = CliRunner().invoke(application(), ["ledger", "--home", str(tmp_path)])
     assert "2 run(s) of 1 program(s) entered, 3 vector(s) computed" in shown.output
-    assert "known to the coordinator: at most 102; to each hospital: at most 402" in shown.output
+    assert known_to(coordinator=102, hospitals=402) in shown.output

@@ -41,7 +41,8 @@ from kernels.rounds.plan import release_plan, site_dealing
 from privacy.accounting.filters import Filter
 from privacy.accounting.promises import promised
 from privacy.encoding import Encoding
-from privacy.ledger import Budget
+from privacy.errors import BudgetExceeded
+from privacy.ledger import Budget, Ledger
 from privacy.securesum.messages import Task
 from privacy.securesum.records import Uploaded
 from privacy.securesum.terms import default_terms
@@ -270,8 +271,12 @@ def test_a_draft_allows_exactly_one_run_at_the_sessions_delta(delta: float | Non
     asked = Disclosure.of(PROGRAM, terms, delta=delta)
     assert asked.cost is not None
     assert policy.epsilon is not None
-    assert asked.cost.epsilon <= policy.epsilon < asked.cost.epsilon + 0.011
+    assert policy.epsilon == asked.cost.epsilon, "what is said is what the ledger needs"
     assert policy.delta == asked.cost.delta == (delta or DELTA)
+    run = promised(release_plan(PROGRAM), honest=terms.honest)
+    Ledger(Budget(policy.epsilon, policy.delta)).affords(run)
+    with pytest.raises(BudgetExceeded):
+        Ledger(Budget(policy.epsilon - 0.01, policy.delta)).affords(run)
     assert not policy.without_differential_privacy
 
 

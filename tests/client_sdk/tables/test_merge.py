@@ -129,6 +129,19 @@ def test_bounds_that_are_still_open_somewhere_are_named() -> None:
     assert "column 'age': lower is open, as it is in b" in merged.advice
 
 
+def test_units_that_no_site_has_written_are_named() -> None:
+    nobody, target = replace(AGE, unit="?"), replace(STAY, unit="?")
+    height = Numeric("height", "cm")
+    schemas = {
+        "a": Schema((nobody, height), (target,)),
+        "b": Schema((nobody, replace(height, unit="?")), (target,)),
+    }
+    (said,) = merge_schemas(schemas).advice
+    assert said.startswith("no site has written the unit of 'age', 'stay': write it")
+    written = {**schemas, "c": Schema((AGE, height), (STAY,))}
+    assert merge_schemas(written).advice == (), "one site's unit counts for all"
+
+
 def test_drafts_of_tables_are_merged_in_any_order() -> None:
     tables = [
         {"ward": ["a", "b"] * 20, "ca": [1.5, None] * 20, "y": [0, 1] * 20},

@@ -52,6 +52,43 @@ def test_a_session_is_made_from_a_schema_file_as_the_api_makes_it(coordinator: C
     assert made["in_words"][0] in page(coordinator, f"/view/{made['id']}", browser.cookie).text
 
 
+HOPELESS = {"privacy": "noise", "epsilon": "0.01", "delta": "1e-5", "least_rows": "50"}
+
+
+def test_the_smallest_table_decides_the_size_and_belongs_to_exact_sums(
+    coordinator: Coordinator,
+) -> None:
+    browser = Browser.of(coordinator)
+    browser.open("/view/new")
+    schema = json.dumps(SCHEMA)
+    small = {**NEW, "schema": schema, "smallest_table": "128"}
+    assert browser.send("/view/new", **small).status_code == 200
+    made = only_session(coordinator)
+    api = {"schema": SCHEMA, "members": 3, "smallest_table": 128, "model": "served"}
+    exact = {"differential_privacy": False}
+    same = coordinator.admin("POST", "/sessions", {"name": "other", "privacy": exact, **api})
+    assert made["program"] == same.json()["program"]
+    browser.open("/view/new")
+    wrong = browser.send("/view/new", **{**small, "name": "100 rows", "smallest_table": "100"})
+    assert "smallest_table must be a power of two" in said(wrong.text)
+    assert browser.forms("/view/new")[0]["smallest_table"] == "100"
+    noisy = {**small, "name": "Noisy", "privacy": "noise", "epsilon": "8", "delta": "1e-5"}
+    assert browser.send("/view/new", **noisy).status_code == 200, "its field is hidden with noise"
+
+
+def test_a_session_without_prospect_is_made_only_if_the_box_is_ticked(
+    coordinator: Coordinator,
+) -> None:
+    browser = Browser.of(coordinator)
+    browser.open("/view/new")
+    hopeless = {**NEW, "schema": json.dumps(SCHEMA), **HOPELESS}
+    refused = browser.send("/view/new", **hopeless)
+    assert (refused.status_code, "no better than predicting" in said(refused.text)) == (422, True)
+    assert "without_prospect" not in browser.forms("/view/new")[0]
+    assert browser.send("/view/new", **hopeless, without_prospect="yes").status_code == 200
+    assert only_session(coordinator)["forecast"]
+
+
 WRONG = [
     ({"schema": "{"}, "schema"),
     ({"schema": "[]"}, "must be a JSON object"),
