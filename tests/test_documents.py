@@ -35,6 +35,8 @@ MADE_ELSEWHERE = {
     "dictionary.toml",
     "roster.json",
     *("north.txt", "south.txt", "east.txt", "west.txt"),  # what `veilgp identity` prints
+    *("coast.txt", "hills.txt", "lake.txt", "plain.txt"),
+    *("refused.json", "refused.txt", "strict.json"),  # answers to a request
     *("A.json", "B.json", "draft.json"),  # drafts of a schema
     *("north.json", "south.json", "east.json", "west.json"),
     "session.json",

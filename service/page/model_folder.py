@@ -1,9 +1,9 @@
 """A model as one file to download: a zip with the folder that `veilgp predict` reads.
 
-    ID.zip
-      ID/card.json                    what the model is
-      ID/<SHA-256>.safetensors        its tensors
-      ID/<model id>.certificate       who vouches for it, if anybody does
+    <model id>.zip
+      <model id>/card.json                what the model is
+      <model id>/<SHA-256>.safetensors    its tensors
+      <model id>/<model id>.certificate   who vouches for it, if anybody does
 
 Only an admin gets it: the API gives it to callers by another rule (`prediction.variances`).
 """

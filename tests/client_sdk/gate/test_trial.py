@@ -37,7 +37,7 @@ def test_every_stage_of_a_program_that_chooses_its_kernel_is_tried_in_few_sums(k
 
 
 class Recorded(Site):
-    """A site that notes the kernels that its rows for calibration are judged with."""
+    """A site that notes the kernels that its held-out rows are judged with, for each part."""
 
     judged: ClassVar[list[KernelSpec]] = []
 
@@ -59,9 +59,11 @@ def test_no_recipe_of_a_search_leaves_before_its_layers_are_tried() -> None:
             of_search += site.judged
         site.judged.clear()
     recipes = program.stages[1].recipes
-    *alone, mixed = of_search
-    assert alone == [program.choices[recipe.kernel] for recipe in recipes]
-    assert mixed in alone, "and the two densest together"
+    *alone, stopping, calibration = of_search
+    kernels = [program.choices[recipe.kernel] for recipe in recipes]
+    assert alone == [kernel for kernel in kernels for _ in (Part.STOPPING, Part.CALIBRATION)]
+    assert stopping == calibration, "and the two densest together"
+    assert stopping in kernels
 
 
 @pytest.mark.parametrize("kind", [*Kind])
