@@ -9,7 +9,7 @@ import csv
 import gzip
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from io import BufferedReader
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 
 import pyarrow as pa
@@ -41,15 +41,14 @@ class CsvFile:
         self.columns = tuple(names)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Mapping[str, Column]]:
-        """Yield blocks; at the end, refuse the file if lines have too many or too few cells."""
+        """Yield blocks; refuse the file at a line that has too many or too few cells.
+
+        Arrow gets no `invalid_row_handler`: the thread that reads ahead drops the last reference to
+        it, sometimes when the interpreter is ending already, and then the process is aborted
+        (apache/arrow#43604; about 1 in 80 on a busy machine).
+        """
         if not self._has_rows:
             return
-        wrong: list[int] = []
-
-        def note(row: pyarrow.csv.InvalidRow) -> str:
-            wrong.append(row.number)
-            return "skip"
-
         try:
             with pa.input_stream(
                 str(self._path), compression="gzip" if self._compressed else None
@@ -60,7 +59,6 @@ class CsvFile:
                     parse_options=pyarrow.csv.ParseOptions(
                         delimiter=self._separator,
                         newlines_in_values=True,
-                        invalid_row_handler=note,
                     ),
                     convert_options=pyarrow.csv.ConvertOptions(
                         column_types=dict.fromkeys(columns, pa.string()),
@@ -73,18 +71,19 @@ class CsvFile:
                     yield {name: block.column(name) for name in columns}
         except (pa.ArrowException, OSError):
             # Arrow's own message may quote cells.
-            raise UnreadableFile(
-                f"{self.name}: {self._place()}: save the file as CSV in UTF-8, and close every "
-                "quotation mark in the cell where it opens"
-            ) from None
-        if wrong:
+            wrong = self._uneven()
+            if not wrong:
+                raise UnreadableFile(
+                    f"{self.name}: {self._place()}: save the file as CSV in UTF-8, and close every "
+                    "quotation mark in the cell where it opens"
+                ) from None
             shown = ", ".join(map(str, wrong[:_LINES_SHOWN]))
             more = " …" if len(wrong) > _LINES_SHOWN else ""
             raise UnreadableFile(
                 f"{self.name}: {len(wrong)} lines have more or fewer cells than the header's "
                 f"{len(self.columns)} (line {shown}{more}; the header is line 1): correct them, or "
                 "quote cells that contain the separator"
-            )
+            ) from None
 
     def _header(self) -> tuple[list[str], str, bool]:
         """Return the column names, the separator, and whether anything follows the header."""
@@ -113,6 +112,19 @@ class CsvFile:
 
     def _opened(self) -> gzip.GzipFile | BufferedReader:
         return gzip.open(self._path) if self._compressed else self._path.open("rb")
+
+    def _uneven(self) -> list[int]:
+        """Return the lines with more or fewer cells than the header; none if not all can be read.
+
+        A cell may go over several lines; then it is the line in which the row ends.
+        """
+        try:
+            with self._opened() as file:
+                text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
+                rows = csv.reader(text, delimiter=self._separator)
+                return [rows.line_num for row in rows if row and len(row) != len(self.columns)]
+        except (UnicodeDecodeError, csv.Error, *_DAMAGED):
+            return []
 
     def _place(self) -> str:
         """Return which line is not in UTF-8, if that is the problem."""
