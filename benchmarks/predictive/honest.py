@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +12,6 @@ from client_sdk.simulation import simulate
 from kernels.ensembles.committee import Committee
 from kernels.ensembles.distilled import Method, Opinion
 from kernels.ensembles.local_posterior import LocalPosterior
-from kernels.ensembles.networks import outputs
-from kernels.ensembles.student_network import predict as predict_student
 from kernels.model.model import Model, known
 from kernels.rounds.columns import moments
 from kernels.rounds.compared import ep_mcmc, fedbe, fedpa, fedyogi, one_shot
@@ -46,7 +43,7 @@ def measure(name: str, data: Path, split: str, seed: int) -> Cell:
     opinion = _open(rows, model, spec, posteriors, x)
     found = {f"d_{method}": distilled.predict(method, x) for method in Method}
     found |= {method.value: opinion.teacher(method, distilled.beta) for method in Method}
-    found |= _others(rows, model, public, seed, x)
+    found |= _others(rows, public, seed, x)
     cell = {}
     for method, prediction in found.items():
         cell[f"nll_{method}"] = float(-prediction.log_density(y).mean())
@@ -86,32 +83,15 @@ def _gap(summed: Opinion, here: Opinion, share: Tensor | None) -> float:
     return float(max(gaps))
 
 
-def _others(
-    rows: Honest, model: Model, public: Columns, seed: int, x: Tensor
-) -> Mapping[str, Gaussian]:
-    """Run each comparison row, and predict."""
-
-    def ended(spec: Any) -> Any:
-        program = rows.program(moments.Spec(), spec)
-        return simulate(program, rows.sites, secure=False).states[1]
-
-    found: dict[str, Gaussian] = {}
-    for name, spec in {
-        "fedpa": fedpa.Spec(seed=seed, epochs=8),
-        "fedyogi": fedyogi.Spec(seed=seed, epochs=8),
-    }.items():
-        state = ended(spec)
-        mean = outputs(spec.network(model), state.parameters, x)
-        found[name] = Gaussian(mean, state.noise_variance.expand_as(mean))
-    taught: dict[str, fedbe.Spec | one_shot.Spec] = {
-        "fedbe": fedbe.Spec(seed=seed, epochs=40, public=public),
-        "one_shot": one_shot.Spec(seed=seed, epochs=40, public=public),
-    }
-    for name, learned in taught.items():
-        found[name] = predict_student(learned.student(model), ended(learned).student, x)
-    sampled = ep_mcmc.Spec(seed=seed)
-    state = ended(sampled)
-    drawn = ep_mcmc.drawn(state, 20, generator=torch.Generator().manual_seed(seed))
-    each = outputs(sampled.network(model), drawn, x)
-    found["ep_mcmc"] = Gaussian(each.mean(0), each.var(0) + state.noise_variance)
-    return found
+def _others(rows: Honest, public: Columns, seed: int, x: Tensor) -> Mapping[str, Gaussian]:
+    """Train the networks of every other method, and predict."""
+    program = rows.program(
+        moments.Spec(),
+        fedpa.Spec(seed=seed, epochs=8),
+        fedyogi.Spec(seed=seed, epochs=8),
+        fedbe.Spec(seed=seed, epochs=40, public=public),
+        one_shot.Spec(seed=seed, epochs=40, public=public),
+        ep_mcmc.Spec(seed=seed, draws=20),
+    )
+    trained = simulate(program, rows.sites, secure=False).model
+    return {own.method.value: own.predict(x) for own in known(trained.networks, "fedpa")}

@@ -62,7 +62,7 @@ _SHORTER: dict[str, Any] = {
     "rounds": 1,
     "sums": 1,
     "private_sums": 1,
-    "draws": 0,
+    "draws": 1,
     "distillation_epochs": 1,
     "distillation_steps": 1,
     "all_finish": True,

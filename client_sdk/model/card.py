@@ -16,7 +16,6 @@ from kernels.model.card import Card
 from kernels.model.card_sections import Law, OutcomeLayer, Privacy, Quality, Served, explained
 from kernels.model.figures import count, figure, share
 from kernels.model.judged_outcome import JudgedOutcome
-from kernels.model.methods import FEDBNR
 from kernels.model.score_errors import OutcomeErrors, TargetErrors
 from kernels.rounds.known import known
 from kernels.rounds.program import Program
@@ -204,6 +203,8 @@ def _became_known(card: Card) -> str:
 
 
 def _method(served: Served) -> str:
+    if served.networks is not None and served.networks > 1:
+        return f"{served.method} ({served.networks:,} networks)"
     shares = ", ".join(f"{beta:.2g}" for beta in served.beta or ())
     said = [*([served.ensemble] if served.ensemble else []), *([f"β = {shares}"] if shares else [])]
     return f"{served.method} ({', '.join(said)})" if said else served.method
@@ -271,9 +272,9 @@ def _judged(own: JudgedOutcome, error: OutcomeErrors | None) -> tuple[str, ...]:
 
 
 def _quality(card: Card) -> list[tuple[str, ...]]:
-    """Return a header and a row per target and evaluated method, `fedbnr` first.
+    """Return a header and a row per target and evaluated method, the default first.
 
-    For `fedbnr` the row shows the recalibrated distribution, if there is one.
+    For the default the row shows the recalibrated distribution, if there is one.
     """
     evaluation = card.evaluation
     if evaluation is None:
@@ -286,12 +287,14 @@ def _quality(card: Card) -> list[tuple[str, ...]]:
             off = (errors.recalibrated or errors.gaussian)[i]
             inside = (errors.conformal[i] if errors.conformal else off.curve)[at]
         curve = evaluation.conformal[i] if evaluation.conformal else own.curve
-        rows.append((*_named(target, FEDBNR), *_figures(own, off), share(curve[at], inside)))
+        rows.append(
+            (*_named(target, evaluation.method), *_figures(own, off), share(curve[at], inside))
+        )
         rows += [
             (*_named(target, s.method), *_figures(s.quality[i]), share(s.quality[i].curve[at]))
-            for s in evaluation.students
+            for s in evaluation.others
         ]
-    if evaluation.students:
+    if evaluation.others:
         return [_COLUMNS, *rows]
     return [(*row[:2], *row[3:]) for row in (_COLUMNS, *rows)]
 

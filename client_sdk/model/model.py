@@ -288,7 +288,7 @@ class GlobalModel:
     ) -> Any:
         """Draw how often held-out rows were inside their intervals, and return the Axes.
 
-        target: a real number, by default the first. method: by default `fedbnr`. ax: the
+        target: a real number, by default the first. method: by default the first. ax: the
         matplotlib Axes to draw on, by default those of a new figure.
         """
         return calibration.draw(self.artifact.card, target, method=method, ax=ax)

@@ -14,7 +14,6 @@ from client_sdk.readable import readable
 from kernels.errors import UnknownMethod
 from kernels.model.card import Card
 from kernels.model.card_sections import Evaluation
-from kernels.model.methods import FEDBNR
 from kernels.model.model import known
 
 _STYLES = {
@@ -27,7 +26,7 @@ _STYLES = {
 def draw(
     card: Card, target: str | None = None, *, method: str | None = None, ax: Any = None
 ) -> Any:
-    """Draw one target's curves, by default the first's and `fedbnr`'s, and return the Axes."""
+    """Draw one target's curves, by default of the first and the default method; return Axes."""
     evaluation = known(card.evaluation, "evaluation")
     names = [each.name for each in card.schema.real]
     if not names:
@@ -74,10 +73,10 @@ def draw(
 def _curves(
     evaluation: Evaluation, column: int, method: str | None
 ) -> dict[str, tuple[float, ...]]:
-    if method is not None and method != FEDBNR:
-        judged = {each.method: each.quality[column].curve for each in evaluation.students}
+    if method is not None and method != evaluation.method:
+        judged = {each.method: each.quality[column].curve for each in evaluation.others}
         if method not in judged:
-            there = ", ".join((FEDBNR, *judged))
+            there = ", ".join((evaluation.method, *judged))
             raise UnknownMethod(
                 f"the method {method!r:.40} was not evaluated; evaluated methods: {there}"
             )

@@ -9,6 +9,7 @@ an ensemble or several chains need few calls. σ² is not part of θ: `local_pos
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -36,6 +37,8 @@ class NetworkSpec:
     >>> NetworkSpec(inputs=3, hidden=(4,)).parameters
     21
     """
+
+    STORED_AS: ClassVar[str] = "network.spec"
 
     inputs: int
     outputs: int = 1

@@ -26,7 +26,7 @@ from kernels.model.card_sections import (
     Served,
 )
 from kernels.model.methods import methods_of
-from kernels.model.model import Model, check_fitted, known, training_rows
+from kernels.model.model import Model, check_predicts, is_fitted, known, training_rows
 from kernels.model.stored import MODEL_KINDS
 from kernels.tables.schema import Schema
 
@@ -164,9 +164,9 @@ def _finished(model: object) -> Model:
     if not isinstance(model, Model):
         raise StateError(f"these bytes contain a {type(model).__name__}, not a model")
     known(model.standardiser, "moments")
-    check_fitted(model)
+    check_predicts(model)
     try:
-        if model.schema.real:
+        if model.schema.real and is_fitted(model):
             for own, _ in model.members:
                 known(own.posterior, "linear")
         for fitted in model.outcomes or ():
@@ -204,6 +204,8 @@ def rows_error(model: Model) -> float | None:
     """Return the deviation of the noise in a model's number of training rows, if there is any."""
     if model.statistics is not None:
         noise = model.statistics.noise
+    elif model.outcomes is None:
+        return None
     else:
         noise = known(model.outcomes, "outcomes")[0].layers[0].sums.noise
     return None if noise is None else noise.count
@@ -211,7 +213,7 @@ def rows_error(model: Model) -> float | None:
 
 def _scales(model: Model) -> list[tuple[float, float]]:
     """Return σ² and λ² of each target that is a real number."""
-    if not model.schema.real:
+    if not model.schema.real or not is_fitted(model):
         return []
     scales = known(model.hyperparameters, "linear")
     pairs = scales.noise_variance.tolist(), scales.prior_variance.tolist()

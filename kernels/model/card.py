@@ -25,6 +25,7 @@ from kernels.model.card_sections import (
     SecondKernel,
     Served,
 )
+from kernels.model.methods import FEDBNR
 from kernels.model.typed_json import from_plain, to_plain
 from kernels.strict_json import encode_json, parse_json
 from kernels.tables.schema import Schema
@@ -51,7 +52,8 @@ class Card:
     program: the text of the program that made it, and its SHA-256.
     members: number of hospitals. sums: number of secure sums. rows: total number of training rows.
     rows_error: the standard error of that number, if the sums had noise.
-    layer: of the targets that are real numbers. outcomes: the layers of all other targets.
+    layer: of the targets that are real numbers; empty for networks alone. outcomes: the layers of
+    all other targets.
     second: of a model that predicts a mixture of two kernels, the other kernel and its layers.
     methods: its prediction methods, the default first.
     salt: of the commitments that members have signed (privacy/members/endorsement.py), in hex;
@@ -99,16 +101,13 @@ class Card:
             raise ArtifactError("the card's methods must list at least one method")
         names = [target.name for target in self.schema.real]
         evaluation = self.evaluation
-        lists: list[Any] = [self.layer, self.recalibration]
+        lists: list[Any] = [self.recalibration]
+        lists += [self.layer] if self.methods[0].method == FEDBNR else []
         lists += [] if self.second is None else [self.second.layer]
         if evaluation:
             lists += [evaluation.gaussian, evaluation.recalibrated]
-            lists += [each.quality for each in evaluation.students]
-            judged = [each.method for each in evaluation.students]
-            if [each.method for each in self.methods if each.ensemble] != judged and judged:
-                raise ArtifactError(
-                    "the card's evaluation.students must list every distilled method once, in order"
-                )
+            lists += [each.quality for each in evaluation.others]
+            self._check_judged(evaluation)
         others = [(own.name, own.kind) for own in self.outcomes]
         if others != [(own.name, kind_of(own)) for own in self.schema.outcomes] or any(
             each is not None and [own.name for own in each] != names for each in lists
@@ -117,6 +116,17 @@ class Card:
         if evaluation and evaluation.conformal and len(evaluation.conformal) != len(names):
             raise ArtifactError(
                 "the card's evaluation.conformal must have one curve for each target of its schema"
+            )
+
+    def _check_judged(self, evaluation: Evaluation) -> None:
+        """Refuse scores of other methods than the model has."""
+        default, *others = [each.method for each in self.methods]
+        judged = [each.method for each in evaluation.others]
+        if evaluation.method != default:
+            raise ArtifactError("the card's evaluation.method must be the first of its methods")
+        if judged and judged != others:
+            raise ArtifactError(
+                "the card's evaluation.others must list every other method once, in order"
             )
 
     @property

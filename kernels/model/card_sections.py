@@ -13,7 +13,7 @@ from kernels.errors import ArtifactError
 from kernels.features.spec import KernelSpec
 from kernels.model.judged_outcome import JudgedOutcome
 from kernels.model.methods import FEDBNR, METHODS, methods_of
-from kernels.model.model import Model, known
+from kernels.model.model import Model, is_fitted, known
 from kernels.model.score_errors import Noise, OutcomeErrors, ScoreErrors, TargetErrors
 from kernels.scores.evaluation import in_units
 from kernels.scores.metrics import LEVELS, Scores
@@ -147,7 +147,8 @@ class Served:
     """A prediction method of the model.
 
     ensemble: how the combined predictions of many sites are served: "distilled", by a student
-    network. None for `fedbnr`, which is not an ensemble.
+    network. None for `fedbnr` and for networks, which are one model.
+    networks: of networks that sites have trained together, how many predict a mixture.
     divergence: of a student, KL(teacher ‖ student) at the public rows in nats, summed over targets.
     beta: for the method `beta`, one value per target, from 0 (the mixture) to 1 (the product).
     """
@@ -156,6 +157,7 @@ class Served:
     ensemble: str | None = None
     divergence: float | None = None
     beta: tuple[float, ...] | None = None
+    networks: int | None = None
 
     def __post_init__(self) -> None:
         if self.method not in METHODS or self.ensemble not in (None, DISTILLED):
@@ -167,10 +169,14 @@ class Served:
     @classmethod
     def of(cls, model: Model) -> tuple[Self, ...]:
         """Return the description of every method of a model."""
-        return tuple(
-            cls(method=each) if each == FEDBNR else cls._student(model, Method(each))
-            for each in methods_of(model)
-        )
+        return tuple(cls._of_method(model, each) for each in methods_of(model))
+
+    @classmethod
+    def _of_method(cls, model: Model, method: str) -> Self:
+        networks = model.networks_of(method)
+        if networks is not None:
+            return cls(method=method, networks=len(networks.samples))
+        return cls(method=method) if method == FEDBNR else cls._student(model, Method(method))
 
     @classmethod
     def _student(cls, model: Model, method: Method) -> Self:
@@ -186,7 +192,10 @@ class Served:
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """The linear layer of one target: σ², λ² and the log evidence of all training rows."""
+    """The linear layer of one target: σ², λ² and the log evidence of all training rows.
+
+    A model that predicts by networks alone has none.
+    """
 
     name: str
     noise_variance: float
@@ -196,7 +205,7 @@ class Layer:
     @classmethod
     def of(cls, model: Model) -> tuple[Self, ...]:
         """Return the description of every target that is a real number."""
-        if not model.schema.real:
+        if not model.schema.real or not is_fitted(model):
             return ()
         found = known(model.hyperparameters, "linear")
         columns = found.noise_variance, found.prior_variance, model.posterior.log_evidence
@@ -388,7 +397,7 @@ class Quality:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudentQuality:
+class MethodQuality:
     """Each target's scores for one of the model's other methods."""
 
     method: str
@@ -399,23 +408,30 @@ class StudentQuality:
 class Evaluation:
     """Scores on held-out rows: of N(μ, v), and of the recalibrated law if there is one.
 
+    method: the model's default, which all scores but `others` are of.
     conformal: for each target, the share of rows inside their conformal intervals at each level.
-    students: scores of the model's other methods, on the same rows.
+    others: scores of the model's other methods, on the same rows, in their order.
     outcomes: the scores of the targets that are not real numbers.
     errors: with differential privacy, the standard error of each number that is due to noise.
     """
 
+    method: str
     part: str
     rows: int
     levels: tuple[float, ...]
     gaussian: tuple[Quality, ...]
     recalibrated: tuple[Quality, ...] | None
     conformal: tuple[tuple[float, ...], ...] | None
-    students: tuple[StudentQuality, ...] = ()
+    others: tuple[MethodQuality, ...] = ()
     outcomes: tuple[JudgedOutcome, ...] = ()
     errors: ScoreErrors | None = None
 
     def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ArtifactError(
+                f"the card's evaluation.method must be one of {', '.join(METHODS)}, not "
+                f"{self.method!r:.40}"
+            )
         if self.levels != LEVELS:
             raise ArtifactError("the card's evaluation.levels must be 0.05, 0.10 … 0.95")
         if self.rows < 1:
@@ -464,6 +480,7 @@ class Evaluation:
             return None
         curve = scores.conformal_curve()
         return cls(
+            method=methods_of(model)[0],
             part=scores.part,
             rows=round(_held_out_rows(model)[0]),
             levels=LEVELS,
@@ -472,8 +489,8 @@ class Evaluation:
             if scores.recalibrated is None
             else Quality.of(scores.recalibrated, model),
             conformal=None if curve is None else tuple(map(tuple, curve.tolist())),
-            students=tuple(
-                StudentQuality(method=each.method, quality=Quality.of(each.scores, model))
+            others=tuple(
+                MethodQuality(method=each.method, quality=Quality.of(each.scores, model))
                 for each in scores.students
             ),
             outcomes=tuple(

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from kernels.ensembles.distilled import Distilled
+from kernels.ensembles.served_networks import Networks
 from kernels.errors import NotFitted, ProgramError, StateError
 from kernels.features.spec import KernelSpec
 from kernels.features.urk import URK, weight_count
@@ -68,6 +69,7 @@ class Parts(TypedDict, total=False):
     standardiser: Standardiser | None
     census: Census | None
     distilled: Distilled | None
+    networks: tuple[Networks, ...] | None
     weights: Tensor | None
     hyperparameters: Hyperparameters | None
     centre: Centre | None
@@ -87,9 +89,10 @@ _OF_A_LAYER = ("withheld", *_OF_PREDICTIONS)
 _OF_THE_LAYER = ("hyperparameters", "centre", "statistics", "outcomes", *_OF_A_LAYER)
 
 FOLLOWING: Mapping[str, Sequence[str]] = {
-    "standardiser": ("census", "distilled", "weights", "second", *_OF_THE_LAYER),
+    "standardiser": ("census", "distilled", "networks", "weights", "second", *_OF_THE_LAYER),
     "census": ("outcomes", *_OF_A_LAYER),
     "distilled": _SCORES,
+    "networks": _SCORES,
     "weights": ("second", *_OF_THE_LAYER),
     "hyperparameters": ("centre", "statistics", *_OF_A_LAYER),
     "centre": ("statistics", *_OF_A_LAYER),
@@ -113,6 +116,7 @@ class Model:
     privacy: with differential privacy, what one unit may change; the sensitivities follow from it.
     choices: the kernels that a later stage chooses from; none if `kernel` is settled.
     distilled: students of the sites' posteriors, which need no kernel.
+    networks: those that sites have trained together, one of each method; they need no kernel.
     weights: θ, flat, in the order of `weight_shapes(kernel)`.
     centre: with differential privacy; if present, statistics are of the residuals from it.
     statistics: (S, b, yᵀy, n) of all rows at these weights, for the targets that are real numbers.
@@ -135,6 +139,7 @@ class Model:
     standardiser: Standardiser | None = None
     census: Census | None = None
     distilled: Distilled | None = None
+    networks: tuple[Networks, ...] | None = None
     weights: Tensor | None = None
     hyperparameters: Hyperparameters | None = None
     centre: Centre | None = None
@@ -184,6 +189,8 @@ class Model:
         if self.distilled is not None:
             _check_kind("distilled", self.distilled, Distilled)
             self.distilled.check(self.kernel.inputs, targets)
+        if self.networks is not None:
+            self._check_networks(self.networks)
         if self.hyperparameters is not None:
             check_scales(self.hyperparameters, targets)
         if self.centre is not None:
@@ -208,6 +215,17 @@ class Model:
             check_calibrations(self.calibrations, self.schema)
         if self.outcome_scores is not None:
             check_outcome_scores(self.outcome_scores, self.schema)
+
+    def _check_networks(self, networks: tuple[Networks, ...]) -> None:
+        """Refuse networks without noise where there must be some, of other columns, or twice."""
+        if self.privacy is not None:
+            raise StateError("model.networks must be None with differential privacy")
+        _check_kind("networks", networks, tuple)
+        for index, own in enumerate(networks):
+            _check_kind(f"networks[{index}]", own, Networks)
+            own.check(self.kernel.inputs, self.targets)
+        if not networks or len({own.method for own in networks}) < len(networks):
+            raise StateError("model.networks must be None or have one entry for each method")
 
     def _check_withheld(self, withheld: Withheld) -> None:
         """Refuse layers without held-out rows where there are none with them, or of other sizes."""
@@ -290,6 +308,15 @@ class Model:
         anew: dict[str, Any] = {gone: None for name in parts for gone in FOLLOWING[name]}
         anew.update(parts)
         return replace(self, **anew)
+
+    def with_networks(self, networks: Networks) -> "Model":
+        """Return the model with the networks of a method, in place of earlier ones of it."""
+        kept = tuple(own for own in self.networks or () if own.method is not networks.method)
+        return self.advanced(networks=(*kept, networks))
+
+    def networks_of(self, method: str) -> Networks | None:
+        """Return the networks of a method, if there are any."""
+        return next((own for own in self.networks or () if own.method == method), None)
 
     def has_features_of(self, other: "Model") -> bool:
         """Return whether both models compute the same features from a table."""
@@ -398,9 +425,22 @@ def check_fitted(model: Model) -> None:
         known(model.outcomes, "outcomes")
 
 
+def serves_alone(networks: tuple[Networks, ...] | None, schema: Schema) -> bool:
+    """Return whether networks predict all targets, so that a model needs no layer."""
+    return bool(networks) and not schema.outcomes
+
+
+def check_predicts(model: Model) -> None:
+    """Refuse a model that cannot predict all its targets: it needs layers, or networks."""
+    if not serves_alone(model.networks, model.schema):
+        check_fitted(model)
+
+
 def training_rows(model: Model) -> int:
-    """Return the number of training rows of a fitted model."""
-    check_fitted(model)
+    """Return the number of training rows of a model that can predict."""
+    check_predicts(model)
+    if model.networks and not is_fitted(model):
+        return model.networks[0].rows
     if model.statistics is not None:
         return model.statistics.count
     return known(model.outcomes, "outcomes")[0].rows

@@ -16,15 +16,17 @@ law, which training rows have a part in, covers more evenly (`Recalibration.law_
 very few rows, recalibration leaves N(μ, v) unchanged (`Recalibration.fitted` is None), and its
 conformal intervals are infinite at levels that so few rows cannot guarantee.
 
-The other methods (`methods`) are students of the sites' committee: they predict the committee's
-N(μ, v), where v is the variance of a new observation. It includes the sites' uncertainty, their
-disagreement (if the method counts it) and their noise, and a student cannot separate these.
-Recalibration uses the residuals of the linear layer, so it does not apply to students: their
-intervals are gaussian.
+The other methods (`methods`) are students of the sites' committee, and networks that the sites have
+trained together. A student predicts the committee's N(μ, v), where v is the variance of a new
+observation. It includes the sites' uncertainty, their disagreement (if the method counts it) and
+their noise, and a student cannot separate these. Networks predict the mean and the variance of
+their mixture (`served_networks`). Recalibration uses the residuals of the linear layer, so it does
+not apply to either: their intervals are gaussian.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -181,8 +183,11 @@ def predict(
     method = method_for(model, method) if committee is None else committee_method(method)
     pieces, extrapolates, records = _read(model, table, chunk_rows)
     if method != FEDBNR:
-        said = known(model.distilled, "predictive").predict if committee is None else committee
-        mean, variance = _by_committee(model, Method(method), said, pieces)
+        if committee is None:
+            said = partial(predict_otherwise, model, method)
+        else:
+            said = partial(committee, Method(method))
+        mean, variance = _in_units(model, said, pieces)
         return Predictions(model.schema.real, method, mean, variance, None, extrapolates, None)
     pieces = list(pieces)
     outcomes = _outcomes(model, pieces, _exposures(model, records), chunk_rows)
@@ -293,14 +298,25 @@ def _standardised(model: Model, records: Records, chunk_rows: int) -> Iterator[T
         yield standardiser.apply(records.between(rows)).features
 
 
-def _by_committee(
-    model: Model, method: Method, said_by: Committee, pieces: Iterable[Tensor]
+def predict_otherwise(model: Model, method: str, features: Tensor) -> Gaussian:
+    """Return what a method other than `fedbnr` predicts of standardised targets, (n, T).
+
+    features: standardised, (n, p).
+    """
+    networks = model.networks_of(method)
+    if networks is not None:
+        return networks.predict(features)
+    return known(model.distilled, "predictive").predict(Method(method), features)
+
+
+def _in_units(
+    model: Model, said_by: Callable[[Tensor], Gaussian], pieces: Iterable[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Return means and variances of a committee, or of its student, in units, each (n, T)."""
+    """Return means and variances, each (n, T), in units."""
     nothing = torch.zeros(0, model.targets, dtype=torch.float64)
     pairs = [(nothing, nothing)]
     for x in pieces:
-        said = said_by(method, x)
+        said = said_by(x)
         pairs.append((said.mean, said.variance))
     mean, variance = map(torch.cat, zip(*pairs, strict=True))
     return known(model.standardiser, "moments").in_units(mean, variance)

@@ -2,6 +2,8 @@
 
 from kernels.ensembles.committee import Committee
 from kernels.ensembles.distilled import Distilled, Lesson, Opinion, Student
+from kernels.ensembles.networks import NetworkSpec
+from kernels.ensembles.served_networks import Networks
 from kernels.ensembles.student_network import StudentSpec
 from kernels.features.spec import KernelSpec
 from kernels.layer.posterior import Hyperparameters
@@ -66,5 +68,7 @@ MODEL_KINDS: tuple[type, ...] = (
     Opinion,
     Student,
     StudentSpec,
+    Networks,
+    NetworkSpec,
 )
 """Each is stored under its own short name (`kernels.storage`)."""

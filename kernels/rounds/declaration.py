@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kernels.ensembles.distilled import Method
+from kernels.ensembles.served_networks import NetworkMethod
 from kernels.model.model import Model
 from kernels.rounds.replay import Replay
 from kernels.rounds.site.site import Part
@@ -35,6 +36,8 @@ class Made(StrEnum):
     """Layers that have the held-out rows too, beside those without them."""
     STUDENTS = "students"
     """Networks distilled from the sites' own posteriors."""
+    NETWORKS = "networks"
+    """Networks that the sites have trained together."""
     RECALIBRATION = "recalibration"
     """The width of intervals, according to held-out rows."""
     SCORES = "scores"
@@ -68,16 +71,22 @@ def layers_of(schema: Schema) -> frozenset[Made]:
     return frozenset(layers | ({Made.OUTCOMES} if schema.outcomes else set()))
 
 
+def judged_with(schema: Schema, methods: frozenset[str]) -> frozenset[Made]:
+    """Return what a model must have to be judged, if it has these methods beside `fedbnr`."""
+    alone = not schema.outcomes and methods & frozenset(NetworkMethod)
+    return frozenset() if alone else layers_of(schema)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Before:
     """What a program knows about a stage before it runs.
 
-    model: the model at the program's start. students: the methods of the students that the model
-        can have when the stage begins.
+    model: the model at the program's start. students: the methods that the model can have when the
+        stage begins, other than `fedbnr`: those of its students and of its networks.
     """
 
     model: Model
-    students: frozenset[Method]
+    students: frozenset[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +97,8 @@ class Declaration:
         students that it needs.
     needs_held_out: whether it is meaningless if the program holds out no rows.
     answers: the targets that it is for.
-    makes: what the model contains afterwards. students: the methods of the students that the model
-        then has.
+    makes: what the model contains afterwards. students: the methods that the model then has, of
+        students and of networks.
     words: a description of what it sums, for the disclosure that a hospital reads.
     sums, numbers: the maximum number of sums, and of numbers in any one sum.
     numbers_in_all: the maximum number of numbers in all its sums together.
@@ -121,7 +130,7 @@ class Declaration:
     needs_held_out: bool
     makes: frozenset[Made]
     answers: Answers
-    students: frozenset[Method]
+    students: frozenset[str]
     words: str
     sums: int
     numbers: int

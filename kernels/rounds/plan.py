@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from kernels.ensembles.distilled import Method
 from kernels.errors import ProgramError, TooManyRows
+from kernels.model.methods import FEDBNR, METHODS
 from kernels.model.model import Model
 from kernels.model.second import Second
 from kernels.rounds.declaration import Before, Declaration, Made
@@ -100,16 +100,16 @@ def _most(one: Declaration, other: Declaration) -> Declaration:
     )
 
 
-def _students_before(program: Program) -> frozenset[Method]:
-    """Return the methods of the students that the model can have before the first stage.
+def _students_before(program: Program) -> frozenset[str]:
+    """Return the methods of students and networks that a model can have before the first stage.
 
-    All methods are possible if the program starts from an earlier model and keeps its students
+    All methods are possible if the program starts from an earlier model and keeps them
     (`Program.start`).
     """
     algorithm, spec = next(program.algorithms())
     first = algorithm.declare(spec, Before(model=program.start(), students=frozenset()))
     keeps = first.needs and Made.LAYER not in first.makes and program.privacy is None
-    return frozenset(Method) if keeps else frozenset()
+    return frozenset(METHODS) - {FEDBNR} if keeps else frozenset()
 
 
 @dataclass(frozen=True)

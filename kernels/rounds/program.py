@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+from kernels.ensembles.served_networks import NetworkMethod
 from kernels.errors import NewerProgram, ProgramError
 from kernels.features.spec import KernelSpec
 from kernels.model.model import Model, check_choices
@@ -94,15 +95,18 @@ class Program:
         if problems:
             raise ProgramError("; ".join(map(str, problems)))
 
-    def steps(self) -> tuple[Step, ...]:
-        """Return what each stage needs and makes, by its algorithm's declaration."""
-        before = Before(model=self.start(), students=frozenset())
-        declared = (a.declare(spec, before) for a, spec in self.algorithms())
-        names = (algorithm.NAME for algorithm, _ in self.algorithms())
-        return tuple(
-            Step(index, name, own.needs, own.makes)
-            for index, (name, own) in enumerate(zip(names, declared, strict=True))
-        )
+    def steps(self, *, networks: bool = False) -> tuple[Step, ...]:
+        """Return what each stage needs and makes, by its algorithm's declaration.
+
+        networks: whether it starts from a model that has some.
+        """
+        model, steps = self.start(), list[Step]()
+        methods = frozenset[str](NetworkMethod if networks else ())
+        for index, (algorithm, spec) in enumerate(self.algorithms()):
+            own = algorithm.declare(spec, Before(model=model, students=methods))
+            steps.append(Step(index, algorithm.NAME, own.needs, own.makes))
+            methods = own.students
+        return tuple(steps)
 
     @cached_property
     def row_counts(self) -> tuple[str | None, ...]:
@@ -115,7 +119,7 @@ class Program:
 
     def check_start(self, there: frozenset[Made] = frozenset()) -> None:
         """Refuse a program that cannot start from a model with this, or else from nothing."""
-        problems = [*unmet(self.steps(), there)]
+        problems = [*unmet(self.steps(networks=Made.NETWORKS in there), there)]
         if problems:
             raise ProgramError("; ".join(map(str, problems)))
 
@@ -136,10 +140,10 @@ class Program:
     def start(self, model: Model | None = None) -> Model:
         """Return the model before the first stage: a new one, or one from an earlier program.
 
-        Each program has its own noise. Students contain information about the rows that sites had
-        when the students were distilled. If the program starts by refitting the linear layer, some
-        of those rows may have been removed in order to be forgotten, so the students are dropped.
-        To get new students, train again.
+        Each program has its own noise. Students and networks contain information about the rows
+        that sites had when these were trained. If the program starts by refitting the linear layer,
+        some of those rows may have been removed in order to be forgotten, so they are dropped. To
+        get new ones, train again. A program with noise drops them too: they have none.
         """
         if model is None:
             return Model(
@@ -147,7 +151,9 @@ class Program:
             )
         before = Before(model=model, students=frozenset())
         refits = Made.LAYER in algorithm_of(self.stages[0]).declare(self.stages[0], before).makes
-        return replace(model, privacy=self.privacy, distilled=None if refits else model.distilled)
+        if refits or self.privacy is not None:
+            model = replace(model, distilled=None, networks=None)
+        return replace(model, privacy=self.privacy)
 
     @property
     def kernels(self) -> tuple[KernelSpec, ...]:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from markupsafe import Markup
 from sqlalchemy import Connection
 
+from kernels.ensembles.distilled import Method
 from kernels.errors import KernelsError
 from kernels.model.card import Card
 from kernels.model.card_sections import DISTILLED, Evaluation, OutcomeLayer, Privacy, Quality
 from kernels.model.figures import figure, share
-from kernels.model.methods import FEDBNR
 from kernels.model.results import Results
 from kernels.model.score_errors import ScoreErrors
 from kernels.rounds.program import Program
@@ -49,7 +49,7 @@ class ShownModel:
     whether its card cannot be read. schema: of the session's program; None if it is damaged.
     scales: the deviation of each real target in the tables; None if nobody has told. outcomes: the
     layers of all targets but real numbers; none of a model for members only. members, rows: of
-    training; rows is None if nothing was released. ways: how each method but `fedbnr` is served.
+    training; rows is None if nothing was released. ways: how each ensemble is served.
     signers: names of the members that have signed it, or their fingerprints; keys: theirs.
     """
 
@@ -120,25 +120,30 @@ class ShownModel:
 
     @property
     def compared(self) -> list[tuple[str, ...]]:
-        """Scores of each method, by target, `fedbnr` first: method, how it is served, scores.
+        """Scores of each method, by target, the default first: method, how it is served, scores.
 
         Empty if there is only one method, or no evaluation.
         """
         evaluation = self.evaluation
-        if evaluation is None or not evaluation.students:
+        if evaluation is None or not evaluation.others:
             return []
         rows = []
         for i, own in enumerate(self.scores):
-            rows.append((FEDBNR, "one model", *own))
+            rows.append((evaluation.method, self._way(evaluation.method), *own))
             rows += [
                 (
                     each.method,
-                    self.ways.get(each.method, DISTILLED),
+                    self._way(each.method),
                     *self._scores(i, each.quality[i]),
                 )
-                for each in evaluation.students
+                for each in evaluation.others
             ]
         return rows
+
+    def _way(self, method: str) -> str:
+        """Return how a method is served; nobody has told of a model for members only."""
+        served_as = self.ways.get(method) or (DISTILLED if method in tuple(Method) else "")
+        return served_as or "one model"
 
     def _scores(
         self,
@@ -196,15 +201,15 @@ class ShownModel:
     def compared_plots(self) -> list[Markup]:
         """The calibration curves of all methods, one plot for each target."""
         evaluation = self.evaluation
-        if evaluation is None or not evaluation.students:
+        if evaluation is None or not evaluation.others:
             return []
         first = evaluation.recalibrated or evaluation.gaussian
         return [
             calibration_plot(
                 f"{target.name}, by method",
                 evaluation.levels,
-                {FEDBNR: first[i].curve}
-                | {each.method: each.quality[i].curve for each in evaluation.students},
+                {evaluation.method: first[i].curve}
+                | {each.method: each.quality[i].curve for each in evaluation.others},
                 rows=evaluation.rows,
             )
             for i, target in enumerate(self.targets)
@@ -309,7 +314,7 @@ def _released(certificate: ModelCertificate | None, schema: Schema) -> Results |
 def _fits(evaluation: Evaluation, schema: Schema) -> bool:
     names = [target.name for target in schema.real]
     lists = [evaluation.gaussian, evaluation.recalibrated or evaluation.gaussian]
-    lists += [each.quality for each in evaluation.students]
+    lists += [each.quality for each in evaluation.others]
     conformal = evaluation.conformal
     return (
         all([own.name for own in each] == names for each in lists)

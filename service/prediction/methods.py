@@ -3,8 +3,9 @@
     distilled   a student network of the combined predictions of all sites; part of the model
     open        the unmasked samples of the sites that share them; only here (`open_ensembles`)
 
-`fedbnr` is one model and not an ensemble. Access to variances, rate limits and error messages are
-the same for all methods (`prediction`).
+`fedbnr` is one model and not an ensemble, and so is the mixture of a method's networks. Rate limits
+and error messages are the same for all methods (`prediction`); access to variances is not
+(`variances`).
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ OPEN = "open"
 
 @dataclass(frozen=True)
 class ServedMethod:
-    """A method and the ways in which its ensemble is served; none for `fedbnr`."""
+    """A method and the ways in which its ensemble is served; none for `fedbnr` and for networks."""
 
     method: str
     ensembles: tuple[str, ...]

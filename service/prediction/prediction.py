@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from anyio import CapacityLimiter
 
+from kernels.ensembles.distilled import Method
 from kernels.model.average_variance import with_average_variance
 from kernels.model.card_sections import DISTILLED
 from kernels.model.methods import FEDBNR, committee_method
@@ -30,7 +31,12 @@ from service.prediction import methods
 from service.prediction.loaded_models import LoadedModels
 from service.prediction.open_ensembles import OpenEnsembles
 from service.prediction.row_limit import check_rows
-from service.prediction.variances import VarianceOf, allowed, allowed_of_method
+from service.prediction.variances import (
+    VarianceOf,
+    allowed,
+    allowed_of_method,
+    allowed_of_networks,
+)
 from service.settings import Settings
 
 
@@ -101,7 +107,7 @@ class Answer:
 
     @property
     def about(self) -> dict[str, Any]:
-        """The fields that describe the ensemble; empty for `fedbnr`."""
+        """The fields that describe the ensemble; empty for other methods."""
         found = {name: getattr(self, name) for name in ("ensemble", "members", "cohort")}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -156,8 +162,11 @@ class Predictor:
             model, wanted.table(model.schema), method=method, ensemble=opened
         )
         self._count(rows)
+        networks = model.networks_of(predictions.method)
         if predictions.method == FEDBNR:
             may = allowed(access, self._settings, model)
+        elif networks is not None:
+            may = allowed_of_networks(access, self._settings, model, networks)
         else:
             count = training_rows(model) if opened is None else opened.least_rows
             may = allowed_of_method(access, self._settings, model, rows=count)
@@ -165,7 +174,7 @@ class Predictor:
             predictions = with_average_variance(model, predictions)
         answer = Answer(model_id, model.schema, predictions, may.variance_of, may.refusal)
         if serving is None:
-            way = None if predictions.method == FEDBNR else DISTILLED
+            way = DISTILLED if predictions.method in tuple(Method) else None
             return replace(answer, ensemble=way)
         members = len(serving.ensemble.members)
         return replace(answer, ensemble=methods.OPEN, members=members, cohort=serving.cohort)

@@ -7,18 +7,24 @@ was one of them (docs/threats.md A16). Who gets what:
     a model with differential privacy   each row's own, for everyone: the noise covers it
     other callers, of fedbnr            each row's own if the estimated AUC of the attack is at most
                                         the setting `most_membership_auc`, otherwise the average
-    other callers, of other methods     each row's own from `least_rows_for_variance` rows on,
-                                        otherwise none: there is neither an estimate nor an average
+    other callers, of students and      each row's own from `least_rows_for_variance` rows on,
+    of open ensembles                   otherwise none: there is neither an estimate nor an average
+    other callers, of networks          the method's, if it is the same for every row, under the
+                                        same condition; otherwise none: the networks were trained on
+                                        the rows themselves, and no attack on them was measured
 
 An average is of targets that are real numbers. Of an outcome a caller then gets what follows from
 its mean (`outcome_parts`): the probability itself is the calibrated prediction. The model's file
 is for callers who get each row's own, and only if the estimate is low enough for its held-out rows
-as well. The estimate (`kernels.model.exposure`) is no guarantee; only noise in the training is one.
+as well. The file of a model with networks is not for other callers: the weights were trained on the
+rows, and no estimate covers them. The estimate (`kernels.model.exposure`) is no guarantee; only
+noise in the training is one.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kernels.ensembles.served_networks import Networks
 from kernels.model.exposure import exposed_features, membership_auc, rows_shown_alone
 from kernels.model.model import Model, training_rows
 from service.errors import VarianceWithheld
@@ -65,6 +71,13 @@ def download_refusal(
 
     Its file may show the sum of few rows alone, those that were held out.
     """
+    if model.networks and not _unlimited(access, model):
+        names = " and ".join(own.method for own in model.networks)
+        return VarianceWithheld(
+            f"The model has networks ({names}), whose weights could reveal training rows, and there"
+            f" is no estimate of how much: its file is not for this caller. {_TRUST}"
+            "Predictions do not need the file."
+        )
     return _refusal(access, settings, model, rows=rows_shown_alone(model))
 
 
@@ -101,8 +114,23 @@ def allowed_of_method(
         VarianceWithheld(
             f"The variances of this method could reveal training rows, of which there are fewer "
             f"than {least:,} (least_rows_for_variance): the answer has means only. The method "
-            f"fedbnr always has variances. {_TRUST}The coordinator's operator can change the "
-            "setting."
+            f"fedbnr, if the model has it, always has variances. {_TRUST}The coordinator's "
+            "operator can change the setting."
+        ),
+    )
+
+
+def allowed_of_networks(
+    access: ModelAccess, settings: Settings, model: Model, networks: Networks
+) -> Allowed:
+    """Return what a requester may have of a method of networks."""
+    if _unlimited(access, model) or not networks.variance_depends_on_the_row:
+        return allowed_of_method(access, settings, model, rows=networks.rows)
+    return Allowed(
+        None,
+        VarianceWithheld(
+            f"The variances of the method {networks.method} could reveal training rows, and there "
+            f"is no estimate of how much: the answer has means only. {_TRUST}"
         ),
     )
 

@@ -87,6 +87,7 @@ _ENDS = predictive.Spec(
     distillation_epochs=1,
 )
 _CALIBRATED = recalibration.Spec(min_rows=1)
+_SMALL: dict[str, Any] = {"hidden": (3,), "epochs": 1}
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,13 @@ CASES = {
     "recalibration": Case(_of(recalibration.Spec, min_rows=st.just(1)), _LAYER),
     "evaluation": Case(_EVALUATIONS, (*_LAYER, _CALIBRATED)),
     "evaluation of students": Case(_EVALUATIONS, (*_LAYER, _ENDS, _CALIBRATED)),
+    "evaluation of networks and students": Case(
+        _EVALUATIONS, (*_LAYER, fedpa.Spec(**_SMALL, rounds=1), _ENDS, _CALIBRATED)
+    ),
+    "evaluation of networks alone": Case(
+        _of(evaluation.Spec, recalibrated=st.just(False)),
+        (moments.Spec(), fedpa.Spec(**_SMALL, rounds=1), fedyogi.Spec(**_SMALL, rounds=1)),
+    ),
     "private moments": Case(
         _of(moments.Spec, from_bounds=st.booleans(), curves=st.booleans()), (), private=True
     ),
@@ -308,8 +316,8 @@ def hold_to_its_declaration(name: str, spec: Any, algorithm: Algorithm, own: Dec
     stored = max(0, _numbers(after) - _numbers(model))
     assert min(stored, sum(lengths)) <= own.leaves
     assert _included(states, algorithm) == own.includes
-    taught = [] if after.distilled is None else after.distilled.students
-    assert {each.method for each in taught} == own.students
+    taught = [] if after.distilled is None else [*after.distilled.students]
+    assert {each.method for each in (*taught, *(after.networks or ()))} == own.students
     assert own.sampling_rate == getattr(spec, "sampling_rate", 1.0)
     assert own.public_set == (digest_of(spec.public) if hasattr(spec, "public") else None)
     assert (own.public_set is None) == (own.public_rows is PublicRows.NONE)
@@ -404,6 +412,7 @@ _PARTS_MADE = {
     Made.LAYER: ("statistics", "hyperparameters"),
     Made.OUTCOMES: ("outcomes",),
     Made.STUDENTS: ("distilled",),
+    Made.NETWORKS: ("networks",),
     Made.RECALIBRATION: ("recalibration",),
     Made.SCORES: ("scores",),
     Made.COMPLETION: ("withheld",),

@@ -12,7 +12,6 @@ import numpy as np
 
 from client_sdk import GlobalModel, Policy, join_async, simulate, site_of_home
 from client_sdk.errors import PolicyError, RunFailed
-from kernels.model.methods import METHODS
 from kernels.model.model import Model
 from kernels.model.prediction import predict
 from kernels.rounds.program import Program
@@ -25,6 +24,7 @@ from service.http import tokens
 from service.settings import Settings
 from tests.dealing import home_keys
 from tests.e2e import sessions
+from tests.kernels.rounds.artifacts import WITH_STUDENTS
 from tests.kernels.rounds.tables import updated as updated_site
 
 NAMES = [*sessions.TABLES]
@@ -198,21 +198,21 @@ async def study_of_methods(folder: Path) -> None:
         )
         first = study.model
         (listed,) = await study.admin("GET", "/models")
-        assert [each["method"] for each in listed["methods"]] == [*METHODS]
+        assert [each["method"] for each in listed["methods"]] == [*WITH_STUDENTS]
 
         local, answers = study.at_home[first], {}
-        for method in METHODS:
+        for method in WITH_STUDENTS:
             body = {"model": first, "columns": new, "method": method}
             (stay,) = (await study.admin("POST", "/predict", body))["targets"]
             answers[method] = stay["mean"]
             said = local.predict(new, method=method)
             assert np.allclose(stay["mean"], said.mean[:, 0], rtol=1e-12)
             assert np.allclose(stay["variance"], said.variance[:, 0], rtol=1e-12)
-        assert len({str(mean) for mean in answers.values()}) >= len(METHODS) - 1
+        assert len({str(mean) for mean in answers.values()}) >= len(WITH_STUDENTS) - 1
 
         card = await study.admin("GET", f"/models/{first}")
-        judged = card["evaluation"]["students"]
-        assert [each["method"] for each in judged] == [*METHODS[1:]]
+        judged = card["evaluation"]["others"]
+        assert [each["method"] for each in judged] == [*WITH_STUDENTS[1:]]
 
         evaluated = await study.run({"kind": "evaluate", "model": first}, policy)
         assert encode(evaluated) == encode(trained)

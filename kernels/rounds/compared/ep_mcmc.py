@@ -1,4 +1,4 @@
-"""Embarrassingly parallel MCMC [Neiswanger14] with diagonal Gaussians: for comparison.
+"""Embarrassingly parallel MCMC [Neiswanger14] with diagonal Gaussians.
 
     p(θ | all rows) ∝ p(θ)^{1 − |S|} Π_c p(θ | rows of c)       ([PredBayes] eq. 2.13)
 
@@ -6,10 +6,10 @@ where each factor is approximated by a Gaussian with independent coordinates: pr
 precisions times means are summed, and those of the prior are subtracted for every site but one.
 
 broadcast  the start of the chains
-local      1/s_c² and m_c/s_c² of the site's samples (`local_posterior`), and 1; and the squared
-           error of its mean prediction on the rows kept for stopping
+local      1/s_c² and m_c/s_c² of the site's samples (`local_posterior`), and 1; n_c; and the
+           squared error of its mean prediction on the rows kept for stopping
 sum        precision and shift of the product, and σ²
-update     mean and variance of θ, from which networks are drawn
+update     mean and variance of θ; the model predicts by the mixture of networks drawn from it
 
 A site's variance is at most the prior's and at least LEAST_VARIANCE, and its mean is within
 ±PARAMETER_BOUND, so the precision of the product is always positive.
@@ -22,26 +22,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.ensembles.served_networks import MOST_SAMPLES, NetworkMethod, Networks
+from kernels.errors import ProgramError
+from kernels.features.seeded_random import normals
 from kernels.model.model import Model, check_model, known
+from kernels.parameter_checks import check_whole
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import BITWISE
 from kernels.rounds.shared.local_network import (
     OfSampling,
-    error_blocks,
     noise_variance_of,
+    rows_of,
     sample_at,
+    served_blocks,
+    served_contribution,
 )
 from kernels.rounds.shared.site_mean import SITES, of_site, total_weight, trainable
-from kernels.rounds.shared.sufficient import RESOLUTION, TARGET_BOUND
+from kernels.rounds.shared.sufficient import RESOLUTION
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "ep_mcmc"
-VERSION = 1
+VERSION = 2
 NEEDS = frozenset({Made.STANDARDISER})
-MAKES: frozenset[Made] = frozenset()
+MAKES = frozenset({Made.NETWORKS})
 
 LEAST_VARIANCE = 1e-6
 PARAMETER_BOUND = 100.0
@@ -50,14 +56,22 @@ SHIFT_RESOLUTION = 2.0**-20
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(OfSampling):
-    """How sites sample; the prior is N(0, weight_variance)."""
+    """How sites sample; the prior is N(0, weight_variance). draws: the networks that predict."""
 
     STORED_AS: ClassVar[str] = "ep_mcmc.spec"
+
+    draws: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole(1, draws=self.draws)
+        if self.draws > MOST_SAMPLES:
+            raise ProgramError(f"draws must be at most {MOST_SAMPLES}, not {self.draws}")
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """State before and after the sum: mean and variance of θ, (P,); noise_variance: σ², (T,)."""
+    """State before and after the sum: mean and variance of θ, (P,)."""
 
     STORED_AS: ClassVar[str] = "ep_mcmc.state"
 
@@ -65,7 +79,6 @@ class State:
     spec: Spec
     mean: Tensor | None = field(default=None, metadata=PRIVATE)
     variance: Tensor | None = field(default=None, metadata=PRIVATE)
-    noise_variance: Tensor | None = field(default=None, metadata=PRIVATE)
 
     def __post_init__(self) -> None:
         check_model(self.model)
@@ -80,7 +93,7 @@ def layout(state: State) -> Layout:
             Block("precision", shape, precision, RESOLUTION),
             Block("shift", shape, precision * PARAMETER_BOUND, SHIFT_RESOLUTION),
             SITES,
-            *error_blocks(state.model),
+            *served_blocks(state.model),
         )
     )
 
@@ -99,14 +112,11 @@ def contribute(state: State, site: Site) -> Contribution:
     widest = max(spec.weight_variance, LEAST_VARIANCE)
     variance = posterior.samples.var(0).clamp(LEAST_VARIANCE, widest)
     mean = posterior.samples.mean(0).clamp(-PARAMETER_BOUND, PARAMETER_BOUND)
-    x, y = at.table(Part.STOPPING, model)
-    missed = posterior.predict(x).mean.clamp(-TARGET_BOUND, TARGET_BOUND) - y
     contribution = {
         "precision": (1 / variance).numpy(),
         "shift": (mean / variance).numpy(),
         "sites": np.ones(()),
-        "missed_squares": missed.square().sum(0).numpy(),
-        "missed_rows": np.array(float(len(y))),
+        **served_contribution(at, model, lambda x: posterior.predict(x).mean),
     }
     return of_site(site, contribution)
 
@@ -118,12 +128,16 @@ def update(state: State, total: SecureTotal) -> State:
     precision = torch.tensor(total["precision"]) - (sites - 1) / state.spec.weight_variance
     # Rounding may have left a precision slightly below the prior's.
     precision = precision.clamp_min(1 / max(state.spec.weight_variance, LEAST_VARIANCE))
-    return replace(
-        state,
-        mean=torch.tensor(total["shift"]) / precision,
-        variance=1 / precision,
-        noise_variance=noise_variance_of(total),
+    model, spec = state.model, state.spec
+    mean, variance = torch.tensor(total["shift"]) / precision, 1 / precision
+    networks = Networks(
+        NetworkMethod.EP_MCMC,
+        spec.network(model),
+        drawn(mean, variance, spec),
+        noise_variance_of(total),
+        rows_of(total),
     )
+    return replace(state, model=model.with_networks(networks), mean=mean, variance=variance)
 
 
 def finished(state: State) -> bool:
@@ -146,14 +160,14 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         answers=Answers.REAL,
-        students=before.students,
+        students=before.students | {NetworkMethod.EP_MCMC},
         words="mean and precision of a network's parameters after training on the local rows, and "
-        "the error on held-out rows",
+        "the error on held-out rows; networks drawn from the product become part of the model",
         sums=1,
-        numbers=2 * spec.network(model).parameters + model.targets + 2,
-        numbers_in_all=2 * spec.network(model).parameters + model.targets + 2,
-        leaves=0,
-        row_count=None,
+        numbers=2 * spec.network(model).parameters + model.targets + 3,
+        numbers_in_all=2 * spec.network(model).parameters + model.targets + 3,
+        leaves=2 * spec.network(model).parameters + model.targets + 3,
+        row_count="rows",
         local_passes=spec.passes,
         rate_times_steps=spec.step_size * spec.passes,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),
@@ -171,8 +185,6 @@ def declare(spec: Spec, before: Before) -> Declaration:
 STORED = (Spec, State)
 
 
-def drawn(state: State, count: int, *, generator: torch.Generator) -> Tensor:
-    """Draw networks from the product, (count, P)."""
-    mean, variance = known(state.mean, NAME), known(state.variance, NAME)
-    noise = torch.randn((count, len(mean)), generator=generator, dtype=torch.float64)
-    return mean + variance.sqrt() * noise
+def drawn(mean: Tensor, variance: Tensor, spec: Spec) -> Tensor:
+    """Draw networks from the product, (draws, P); the same ones on every machine."""
+    return mean + variance.sqrt() * normals(spec.seed, NAME, spec.draws, len(mean))

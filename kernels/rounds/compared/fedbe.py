@@ -1,11 +1,11 @@
-"""FedBE [ChenChao21]: an ensemble of networks drawn around the sites' networks, for comparison.
+"""FedBE [ChenChao21]: an ensemble of networks drawn around the sites' networks.
 
 The ensemble consists of the sites' networks, their mean θ̄, and `draws` networks from N(θ̄, s²),
 where s² is the variance between sites of each coordinate. It teaches a student at public rows, as
 in `one_shot`.
 
 broadcast  the start of training, and the public rows, which are part of the program
-local      after training, θ_c − θ and its square, f_c and f_c² at the public rows, and 1; and the
+local      after training, θ_c − θ and its square, f_c and f_c² at the public rows, 1, n_c; and the
            squared error of f_c on the rows kept for stopping
 sum        θ̄ and s², the summed outputs of the sites' networks, and σ²: no site's network is seen
 update     the outputs of θ̄ and of the drawn networks are added; the student of
@@ -13,11 +13,14 @@ update     the outputs of θ̄ and of the drawn networks are added; the student 
 """
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from kernels.ensembles.networks import outputs
+from kernels.ensembles.served_networks import NetworkMethod
 from kernels.ensembles.student_network import PARAMETER_STEP
 from kernels.features.seeded_random import normals
 from kernels.model.model import Model, check_model
@@ -30,9 +33,10 @@ from kernels.rounds.replay import LEAST_BUDGET, Bits, Replay, Step
 from kernels.rounds.shared.lessons import OfPublicRows
 from kernels.rounds.shared.local_network import (
     OfTraining,
-    error_blocks,
-    errors_at,
     noise_variance_of,
+    rows_of,
+    served_blocks,
+    served_contribution,
     train_at,
 )
 from kernels.rounds.shared.network_ensemble import (
@@ -40,6 +44,7 @@ from kernels.rounds.shared.network_ensemble import (
     output_blocks,
     output_contribution,
     said_at,
+    taught,
 )
 from kernels.rounds.shared.public_set import digest_of
 from kernels.rounds.shared.site_mean import (
@@ -54,9 +59,9 @@ from kernels.storage import PRIVATE
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "fedbe"
-VERSION = 1
+VERSION = 2
 NEEDS = frozenset({Made.STANDARDISER})
-MAKES: frozenset[Made] = frozenset()
+MAKES = frozenset({Made.NETWORKS})
 
 OUTPUT_STEP = 2.0**-20
 """The grid of what drawn networks predict, in deviations of the targets."""
@@ -79,7 +84,7 @@ class Spec(OfTraining, OfPublicRows):
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The state before and after the sum. mean: θ̄. teacher: at the public rows. student: its θ."""
+    """The state before and after the sum. mean: θ̄. teacher: at the public rows."""
 
     STORED_AS: ClassVar[str] = "fedbe.state"
 
@@ -87,7 +92,6 @@ class State:
     spec: Spec
     mean: Tensor | None = field(default=None, metadata=PRIVATE)
     teacher: Gaussian | None = field(default=None, metadata=PRIVATE)
-    student: Tensor | None = field(default=None, metadata=PRIVATE)
 
     def __post_init__(self) -> None:
         check_model(self.model)
@@ -103,7 +107,7 @@ def layout(state: State) -> Layout:
             Block("change", shape, bound, CHANGE_RESOLUTION),
             Block("change_squares", shape, bound**2, CHANGE_RESOLUTION),
             *output_blocks(model, spec.public_rows),
-            *error_blocks(model),
+            *served_blocks(model),
         )
     )
 
@@ -123,7 +127,7 @@ def contribute(state: State, site: Site) -> Contribution:
         "change": (trained - start).numpy(),
         "change_squares": (trained - start).square().numpy(),
         **output_contribution(said_at(spec, model, trained)),
-        **errors_at(at, model, spec.network(model), trained),
+        **served_contribution(at, model, partial(outputs, spec.network(model), trained)),
     }
     return of_site(site, contribution)
 
@@ -145,13 +149,13 @@ def update(state: State, total: SecureTotal) -> State:
         noise_variance_of(total),
     )
     teacher = Gaussian(on_grid(teacher.mean, OUTPUT_STEP), to_bits(teacher.variance, VARIANCE_BITS))
-    student = spec.lesson.taught(spec.student(model), teacher, spec.inputs(model))
-    return replace(state, mean=mean, teacher=teacher, student=student)
+    networks = taught(NetworkMethod.FEDBE, spec, model, teacher, rows=rows_of(total))
+    return replace(state, model=model.with_networks(networks), mean=mean, teacher=teacher)
 
 
 def finished(state: State) -> bool:
     """Return whether the one sum has been made; only the coordinator knows this."""
-    return state.student is not None
+    return state.teacher is not None
 
 
 check_private = without_private_form(
@@ -162,7 +166,7 @@ check_private = without_private_form(
 
 REPLAY = Replay(
     grids={
-        "student": Step(PARAMETER_STEP),
+        "model.networks.samples": Step(PARAMETER_STEP),
         "teacher.mean": Step(OUTPUT_STEP),
         "teacher.variance": Bits(VARIANCE_BITS),
     },
@@ -178,14 +182,15 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         answers=Answers.REAL,
-        students=before.students,
+        students=before.students | {NetworkMethod.FEDBE},
         words="how training on the local rows changes a network's parameters, what that network "
-        "predicts for the rows of a public table, and its error on held-out rows",
+        "predicts for the rows of a public table, and its error on held-out rows; "
+        "a network taught by all of them becomes part of the model",
         sums=1,
         numbers=layout(State(before.model, spec)).length,
         numbers_in_all=layout(State(before.model, spec)).length,
-        leaves=0,
-        row_count=None,
+        leaves=spec.student(before.model).network.parameters + before.model.targets,
+        row_count="rows",
         local_passes=spec.epochs,
         rate_times_steps=spec.learning_rate * spec.epochs,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),

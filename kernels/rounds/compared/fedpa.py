@@ -1,4 +1,4 @@
-"""FedPA [AlShedivat21], posterior averaging of a network: for comparison.
+"""FedPA [AlShedivat21], posterior averaging of a network.
 
 The product of Gaussians N(μ_c, Σ_c) has its mode where Σ_c Σ_c⁻¹(θ − μ_c) = 0, so the server
 follows that gradient. Site c estimates μ_c and Σ_c from ℓ samples, each the mean of a window of
@@ -11,20 +11,24 @@ S has rank ℓ − 1, so with the centred samples as rows of C, Woodbury's ident
     Σ̂⁻¹u = (u − Cᵀ(ρ_ℓ(ℓ − 1)/(1 − ρ_ℓ)·I + CCᵀ)⁻¹Cu)/ρ_ℓ
 
 broadcast  θ
-local      Σ̂_c⁻¹(θ − μ̂_c), and 1; and the squared error of μ̂_c on the rows kept for stopping
+local      Σ̂_c⁻¹(θ − μ̂_c), and 1; n_c; and the squared error of μ̂_c on the rows kept for stopping
 sum        the gradient, and σ² as the mean error of the sites' networks on their own rows
-update     θ by a step of gradient descent with momentum
+update     θ by a step of gradient descent with momentum; after the last step the model has the
+           network, which predicts N(f_θ, σ²)
 
 No element of Σ̂⁻¹u exceeds ‖u‖/ρ_ℓ, and the reach of training is limited, which gives a bound.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.ensembles.networks import outputs
+from kernels.ensembles.served_networks import NetworkMethod, Networks
 from kernels.errors import ProgramError, StateError
 from kernels.model.model import Model, check_model
 from kernels.parameter_checks import check_at_least, check_whole
@@ -34,11 +38,12 @@ from kernels.rounds.replay import BITWISE
 from kernels.rounds.shared.local_network import (
     OfTraining,
     draws_of,
-    error_blocks,
-    errors_at,
     iterates,
     noise_variance_of,
     ordered_rows,
+    rows_of,
+    served_blocks,
+    served_contribution,
 )
 from kernels.rounds.shared.site_mean import (
     CHANGE_RESOLUTION,
@@ -52,9 +57,9 @@ from kernels.storage import PRIVATE
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "fedpa"
-VERSION = 1
+VERSION = 2
 NEEDS = frozenset({Made.STANDARDISER})
-MAKES: frozenset[Made] = frozenset()
+MAKES = frozenset({Made.NETWORKS})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +90,7 @@ class Spec(OfTraining):
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The progress of training: θ and the server's velocity, (P,); noise_variance: σ², (T,)."""
+    """The progress of training: θ and the server's velocity, (P,)."""
 
     STORED_AS: ClassVar[str] = "fedpa.state"
 
@@ -94,7 +99,6 @@ class State:
     parameters: Tensor
     round: int = 0
     velocity: Tensor | None = field(default=None, metadata=PRIVATE)
-    noise_variance: Tensor | None = field(default=None, metadata=PRIVATE)
 
     def __post_init__(self) -> None:
         check_model(self.model)
@@ -112,7 +116,7 @@ def layout(state: State) -> Layout:
         (
             Block("gradient", tuple(state.parameters.shape), bound, CHANGE_RESOLUTION),
             SITES,
-            *error_blocks(state.model),
+            *served_blocks(state.model),
         )
     )
 
@@ -130,7 +134,7 @@ def contribute(state: State, site: Site) -> Contribution:
     contribution = {
         "gradient": whitened(samples, theta - samples.mean(0), shrinkage=spec.shrinkage).numpy(),
         "sites": np.ones(()),
-        **errors_at(at, model, spec.network(model), samples.mean(0)),
+        **served_contribution(at, model, partial(outputs, spec.network(model), samples.mean(0))),
     }
     return of_site(site, contribution)
 
@@ -141,13 +145,22 @@ def update(state: State, total: SecureTotal) -> State:
     velocity = torch.tensor(total["gradient"]) / total_weight(total)
     if state.velocity is not None:
         velocity = velocity + state.spec.momentum * state.velocity
-    return replace(
+    after = replace(
         state,
         parameters=state.parameters - state.spec.server_rate * velocity,
         round=state.round + 1,
         velocity=velocity,
-        noise_variance=noise_variance_of(total),
     )
+    if not finished(after):
+        return after
+    networks = Networks(
+        NetworkMethod.FEDPA,
+        after.spec.network(after.model),
+        after.parameters[None],
+        noise_variance_of(total),
+        rows_of(total),
+    )
+    return replace(after, model=after.model.with_networks(networks))
 
 
 def finished(state: State) -> bool:
@@ -170,14 +183,15 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         answers=Answers.REAL,
-        students=before.students,
+        students=before.students | {NetworkMethod.FEDPA},
         words="how training on the local rows changes a network's parameters, weighted by how "
-        "certain each direction is, and the error on held-out rows",
+        "certain each direction is, and the error on held-out rows; the network "
+        "becomes part of the model",
         sums=spec.rounds,
-        numbers=spec.network(model).parameters + model.targets + 2,
-        numbers_in_all=spec.rounds * (spec.network(model).parameters + model.targets + 2),
-        leaves=0,
-        row_count=None,
+        numbers=spec.network(model).parameters + model.targets + 3,
+        numbers_in_all=spec.rounds * (spec.network(model).parameters + model.targets + 3),
+        leaves=spec.network(model).parameters + model.targets,
+        row_count="rows",
         local_passes=spec.epochs,
         rate_times_steps=spec.learning_rate * spec.epochs * spec.rounds,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),

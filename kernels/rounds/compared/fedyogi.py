@@ -1,22 +1,26 @@
-"""FedYogi [Reddi21], a network with an adaptive server: for comparison ([PredBayes]'s AdaptFL).
+"""FedYogi [Reddi21], a network with an adaptive server: [PredBayes]'s AdaptFL.
 
     Δ = Σ_c (θ_c − θ) / |S|;  m ← β₁m + (1 − β₁)Δ;  V ← V − (1 − β₂)Δ²·sign(V − Δ²)
     θ ← θ + η·m/(√V + τ)
 
 broadcast  θ
-local      θ_c − θ after training on the site's rows (`local_network`), and 1; and the squared error
-           of θ_c on the rows kept for stopping
+local      θ_c − θ after training on the site's rows (`local_network`), and 1; n_c; and the squared
+           error of θ_c on the rows kept for stopping
 sum        the mean change, and σ² as the mean error of the sites' networks on their own rows
-update     θ by Yogi's step
+update     θ by Yogi's step; after the last step the model has the network, which predicts
+           N(f_θ, σ²)
 """
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.ensembles.networks import outputs
+from kernels.ensembles.served_networks import NetworkMethod, Networks
 from kernels.errors import StateError
 from kernels.model.model import Model, check_model
 from kernels.parameter_checks import check_at_least, check_whole
@@ -25,9 +29,10 @@ from kernels.rounds.declaration import Answers, Before, Declaration, Made, Publi
 from kernels.rounds.replay import BITWISE
 from kernels.rounds.shared.local_network import (
     OfTraining,
-    error_blocks,
-    errors_at,
     noise_variance_of,
+    rows_of,
+    served_blocks,
+    served_contribution,
     train_at,
 )
 from kernels.rounds.shared.site_mean import (
@@ -42,9 +47,9 @@ from kernels.storage import PRIVATE
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "fedyogi"
-VERSION = 1
+VERSION = 2
 NEEDS = frozenset({Made.STANDARDISER})
-MAKES: frozenset[Made] = frozenset()
+MAKES = frozenset({Made.NETWORKS})
 
 DECAY = 0.9, 0.99
 
@@ -67,7 +72,7 @@ class Spec(OfTraining):
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The progress of training: θ, the server's m and V, all (P,); noise_variance: σ², (T,)."""
+    """The progress of training: θ, the server's m and V, all (P,)."""
 
     STORED_AS: ClassVar[str] = "fedyogi.state"
 
@@ -77,7 +82,6 @@ class State:
     round: int = 0
     momentum: Tensor | None = field(default=None, metadata=PRIVATE)
     spread: Tensor | None = field(default=None, metadata=PRIVATE)
-    noise_variance: Tensor | None = field(default=None, metadata=PRIVATE)
 
     def __post_init__(self) -> None:
         check_model(self.model)
@@ -94,7 +98,7 @@ def layout(state: State) -> Layout:
         (
             Block("change", tuple(state.parameters.shape), bound, CHANGE_RESOLUTION),
             SITES,
-            *error_blocks(state.model),
+            *served_blocks(state.model),
         )
     )
 
@@ -119,7 +123,7 @@ def contribute(state: State, site: Site) -> Contribution:
     contribution = {
         "change": (trained - state.parameters).numpy(),
         "sites": np.ones(()),
-        **errors_at(at, model, spec.network(model), trained),
+        **served_contribution(at, model, partial(outputs, spec.network(model), trained)),
     }
     return of_site(site, contribution)
 
@@ -130,14 +134,23 @@ def update(state: State, total: SecureTotal) -> State:
     change = torch.tensor(total["change"]) / total_weight(total)
     momentum, spread = stepped(change, state)
     step = momentum / (spread.sqrt() + state.spec.adaptivity)
-    return replace(
+    after = replace(
         state,
         parameters=state.parameters + state.spec.server_rate * step,
         round=state.round + 1,
         momentum=momentum,
         spread=spread,
-        noise_variance=noise_variance_of(total),
     )
+    if not finished(after):
+        return after
+    networks = Networks(
+        NetworkMethod.FEDYOGI,
+        after.spec.network(after.model),
+        after.parameters[None],
+        noise_variance_of(total),
+        rows_of(total),
+    )
+    return replace(after, model=after.model.with_networks(networks))
 
 
 def finished(state: State) -> bool:
@@ -160,14 +173,14 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         answers=Answers.REAL,
-        students=before.students,
+        students=before.students | {NetworkMethod.FEDYOGI},
         words="how training on the local rows changes a network's parameters, and the error on "
-        "held-out rows",
+        "held-out rows; the network becomes part of the model",
         sums=spec.rounds,
-        numbers=spec.network(model).parameters + model.targets + 2,
-        numbers_in_all=spec.rounds * (spec.network(model).parameters + model.targets + 2),
-        leaves=0,
-        row_count=None,
+        numbers=spec.network(model).parameters + model.targets + 3,
+        numbers_in_all=spec.rounds * (spec.network(model).parameters + model.targets + 3),
+        leaves=spec.network(model).parameters + model.targets,
+        row_count="rows",
         local_passes=spec.epochs,
         rate_times_steps=spec.learning_rate * spec.epochs * spec.rounds,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),

@@ -1,21 +1,23 @@
-"""One-shot federated learning [Guha19]: an ensemble of trained networks, for comparison.
+"""One-shot federated learning [Guha19]: an ensemble of trained networks served by its student.
 
 Each site trains a network on its own rows. The networks' mean, and their spread plus σ² as the
 variance, teach a student at public rows.
 
 broadcast  the start of training, and the public rows, which are part of the program
-local      after training, f_c and f_c² at the public rows, and 1; and the squared error of f_c on
+local      after training, f_c and f_c² at the public rows, 1, n_c; and the squared error of f_c on
            the rows kept for stopping
 sum        the ensemble's mean and spread at the public rows, and σ²: no site's network is seen
 update     the student of N(mean, spread + σ²)
 """
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
+from kernels.ensembles.networks import outputs
+from kernels.ensembles.served_networks import NetworkMethod
 from kernels.ensembles.student_network import PARAMETER_STEP
 from kernels.model.model import Model, check_model
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
@@ -24,9 +26,10 @@ from kernels.rounds.replay import LEAST_BUDGET, Replay, Step
 from kernels.rounds.shared.lessons import OfPublicRows
 from kernels.rounds.shared.local_network import (
     OfTraining,
-    error_blocks,
-    errors_at,
     noise_variance_of,
+    rows_of,
+    served_blocks,
+    served_contribution,
     train_at,
 )
 from kernels.rounds.shared.network_ensemble import (
@@ -34,6 +37,7 @@ from kernels.rounds.shared.network_ensemble import (
     output_blocks,
     output_contribution,
     said_at,
+    taught,
 )
 from kernels.rounds.shared.public_set import digest_of
 from kernels.rounds.shared.site_mean import of_site, total_weight, trainable
@@ -43,9 +47,9 @@ from kernels.storage import PRIVATE
 from privacy.layout import Layout, SecureTotal
 
 NAME = "one_shot"
-VERSION = 1
+VERSION = 2
 NEEDS = frozenset({Made.STANDARDISER})
-MAKES: frozenset[Made] = frozenset()
+MAKES = frozenset({Made.NETWORKS})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,14 +61,13 @@ class Spec(OfTraining, OfPublicRows):
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The state before and after the sum. teacher: at the public rows. student: its parameters."""
+    """The state before and after the sum. teacher: at the public rows."""
 
     STORED_AS: ClassVar[str] = "one_shot.state"
 
     model: Model
     spec: Spec
     teacher: Gaussian | None = field(default=None, metadata=PRIVATE)
-    student: Tensor | None = field(default=None, metadata=PRIVATE)
 
     def __post_init__(self) -> None:
         check_model(self.model)
@@ -73,7 +76,7 @@ class State:
 def layout(state: State) -> Layout:
     """Return the networks' outputs at the public rows, and their errors at their own sites."""
     model = state.model
-    return Layout((*output_blocks(model, state.spec.public_rows), *error_blocks(model)))
+    return Layout((*output_blocks(model, state.spec.public_rows), *served_blocks(model)))
 
 
 def initial(spec: Spec, model: Model) -> State:
@@ -89,7 +92,7 @@ def contribute(state: State, site: Site) -> Contribution:
     trained = train_at(at, model, spec, spec.start(model), turn=0)
     contribution = {
         **output_contribution(said_at(spec, model, trained)),
-        **errors_at(at, model, spec.network(model), trained),
+        **served_contribution(at, model, partial(outputs, spec.network(model), trained)),
     }
     return of_site(site, contribution)
 
@@ -104,13 +107,13 @@ def update(state: State, total: SecureTotal) -> State:
         noise_variance_of(total),
     )
     model, spec = state.model, state.spec
-    student = spec.lesson.taught(spec.student(model), teacher, spec.inputs(model))
-    return replace(state, teacher=teacher, student=student)
+    networks = taught(NetworkMethod.ONE_SHOT, spec, model, teacher, rows=rows_of(total))
+    return replace(state, model=model.with_networks(networks), teacher=teacher)
 
 
 def finished(state: State) -> bool:
     """Return whether the one sum has been made; only the coordinator knows this."""
-    return state.student is not None
+    return state.teacher is not None
 
 
 check_private = without_private_form(
@@ -120,7 +123,7 @@ check_private = without_private_form(
 
 
 REPLAY = Replay(
-    grids={"student": Step(PARAMETER_STEP)},
+    grids={"model.networks.samples": Step(PARAMETER_STEP)},
     budget=LEAST_BUDGET,
 )
 
@@ -133,14 +136,15 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         answers=Answers.REAL,
-        students=before.students,
+        students=before.students | {NetworkMethod.ONE_SHOT},
         words="what a network trained on the local rows predicts for the rows of a public table, "
-        "and its error on held-out rows",
+        "and its error on held-out rows; "
+        "a network taught by all of them becomes part of the model",
         sums=1,
         numbers=layout(State(before.model, spec)).length,
         numbers_in_all=layout(State(before.model, spec)).length,
-        leaves=0,
-        row_count=None,
+        leaves=spec.student(before.model).network.parameters + before.model.targets,
+        row_count="rows",
         local_passes=spec.epochs,
         rate_times_steps=spec.learning_rate * spec.epochs,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),

@@ -215,7 +215,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         answers=Answers.REAL,
-        students=frozenset(spec.methods),
+        students=(before.students - frozenset(Method)) | frozenset(spec.methods),
         words="what a model trained on the local rows alone predicts for the rows of a public "
         "table, with variances",
         sums=1,

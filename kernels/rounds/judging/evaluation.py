@@ -10,13 +10,14 @@ fold. This judges a recalibration of half the rows on rows that it has not seen:
 little worse than the one that is served. On the other parts, the served recalibration is judged.
 Where the layers have the held-out rows too (`completion`), those without them are judged.
 
-If the model has further methods (students of the sites' committee), each is judged on the same rows
-by its own N(μ, v). Rows for calibration are new to the students: they saw none of these rows, the
-sites' networks trained on other rows, and their noise and β come from the rows for stopping.
+If the model has further methods (students of the sites' committee, and networks), each is judged on
+the same rows by its own N(μ, v). Rows for calibration are new to them: no student saw any of these
+rows, the sites' networks trained on other rows, and their noise and β come from the rows for
+stopping. A model of networks alone is judged by its default method in place of the layer.
 
 broadcast  the whole model, and for each fold the recalibration that its rows are judged by
 local      rows, squared errors, log and ranked losses, rows inside intervals, widths, interval
-           losses over the site's rows of the part; the same for each student
+           losses over the site's rows of the part; the same for each method
 sum        the same over all sites: no single site's scores are seen
 update     the scores
 
@@ -40,12 +41,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.ensembles.distilled import Method
 from kernels.errors import ProgramError, StateError
 from kernels.layer.posterior import Hyperparameters
-from kernels.model.methods import FEDBNR, methods_of
-from kernels.model.model import Model, check_fitted, check_model, known
-from kernels.model.prediction import predict_each, predict_standardised
+from kernels.model.methods import methods_of
+from kernels.model.model import Model, check_model, check_predicts, is_fitted, known
+from kernels.model.prediction import predict_each, predict_otherwise, predict_standardised
 from kernels.noisy.evaluation import BINS, Clips, bins, inside
 from kernels.noisy.recalibration import COUNT_STEP
 from kernels.outcomes.scored.conformal import Covered
@@ -55,7 +55,7 @@ from kernels.outcomes.scored.summed import SumBlock
 from kernels.parameter_checks import check_flag
 from kernels.reproducible import near, on_grid
 from kernels.rounds.algorithm import Contribution, accepted
-from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows, layers_of
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows, judged_with
 from kernels.rounds.judging.outcome_sums import (
     add_to,
     blocks_of,
@@ -78,6 +78,7 @@ from kernels.scores.evaluation import (
     MethodScores,
     score,
 )
+from kernels.scores.gaussians import Gaussian
 from kernels.scores.metrics import LEVELS, Scores
 from kernels.scores.recalibration import BINS as RESIDUAL_BINS
 from kernels.scores.recalibration import FOLDS, LAW_BITS, Recalibration
@@ -171,7 +172,7 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return the scores of N(μ, v), of the recalibrated law, of each student and outcome."""
+    """Return the scores of N(μ, v), of the recalibrated law, of each other method and outcome."""
     model = state.model
     real = _real_blocks(state) if model.targets else []
     return Layout((*real, *_outcome_blocks(state)))
@@ -179,7 +180,7 @@ def layout(state: State) -> Layout:
 
 def initial(spec: Spec, model: Model) -> State:
     """Choose the recalibration that each fold is judged by."""
-    check_fitted(model)
+    check_predicts(model)
     judges = outcome_judges = None
     if spec.recalibrated:
         crossed = spec.part is Part.CALIBRATION and model.privacy is None
@@ -210,9 +211,7 @@ def update(state: State, total: SecureTotal) -> State:
             _summed("gaussian", total),
             _summed("recalibrated", total) if recalibrated else None,
             torch.tensor(total["conformal_inside"]) if recalibrated else None,
-            tuple(
-                MethodScores(each.value, _summed(each, total)) for each in _students(state.model)
-            ),
+            tuple(MethodScores(each, _summed(each, total)) for each in _other_methods(state.model)),
         )
     outcomes = tuple(
         _outcome_scores(state, index, total) for index in range(len(state.model.schema.outcomes))
@@ -254,7 +253,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
     judges = _placeholders(model) if spec.recalibrated else None
     outcome_judges = _outcome_placeholders(model) if spec.recalibrated else None
     own = layout(State(model, spec, judges, outcome_judges)).length
-    layers = layers_of(model.schema)
+    layers = judged_with(model.schema, before.students)
     return Declaration(
         needs=layers | {Made.RECALIBRATION} if spec.recalibrated else layers,
         needs_students=frozenset(),
@@ -296,7 +295,7 @@ def _real_blocks(state: State) -> list[Block]:
         shape = (model.targets, len(LEVELS))
         blocks += _score_blocks("recalibrated", model)
         blocks += [Block("conformal_inside", shape, float(model.max_rows), 1.0)]
-    for method in _students(model):
+    for method in _other_methods(model):
         blocks += _score_blocks(method, model)
     return blocks
 
@@ -321,15 +320,15 @@ def _scored(state: State, site: Site) -> Contribution:
         return _private_contribution(state, site)
     gaussian, recalibrated = Scores.zero(model.targets), Scores.zero(model.targets)
     inside = torch.zeros(model.targets, len(LEVELS), dtype=torch.float64)
-    normal, students = [StudentT()] * model.targets, _students(model)
-    of_students = dict.fromkeys(students, Scores.zero(model.targets))
+    normal, others = [StudentT()] * model.targets, _other_methods(model)
+    of_others = dict.fromkeys(others, Scores.zero(model.targets))
     for (x, y, _), fold in site.chunks_in_folds(part, model, folds=FOLDS):
-        predicted = predict_standardised(model, x)
+        predicted = _by_default(model, x)
         residuals, variance = y - predicted.mean, predicted.variance
         gaussian += score(normal, residuals, variance)
-        for method in students:
-            said = known(model.distilled, "predictive").predict(method, x)
-            of_students[method] += score(normal, y - said.mean, said.variance)
+        for method in others:
+            said = predict_otherwise(model, method, x)
+            of_others[method] += score(normal, y - said.mean, said.variance)
         for f, judges in enumerate(state.judges or ()):
             r, v = residuals[fold == f], variance[fold == f]
             recalibrated += score([judge.law for judge in judges], r, v)
@@ -339,7 +338,7 @@ def _scored(state: State, site: Site) -> Contribution:
     blocks = _named("gaussian", gaussian)
     if state.judges is not None:
         blocks |= _named("recalibrated", recalibrated) | {"conformal_inside": inside.numpy()}
-    for method, own in of_students.items():
+    for method, own in of_others.items():
         blocks |= _named(method, own)
     return blocks
 
@@ -481,8 +480,17 @@ def _score_blocks(name: str, model: Model) -> list[Block]:
     ]
 
 
-def _students(model: Model) -> list[Method]:
-    return [Method(method) for method in methods_of(model) if method != FEDBNR]
+def _other_methods(model: Model) -> tuple[str, ...]:
+    """Return all methods but the default."""
+    return methods_of(model)[1:]
+
+
+def _by_default(model: Model, features: Tensor) -> Gaussian:
+    """Return what the model's default method predicts of standardised targets, (n, T)."""
+    if not is_fitted(model):
+        return predict_otherwise(model, methods_of(model)[0], features)
+    said = predict_standardised(model, features)
+    return Gaussian(said.mean, said.variance)
 
 
 def _private_contribution(state: State, site: Site) -> Contribution:

@@ -23,6 +23,7 @@ _PARTS: Mapping[Made, tuple[str, ...]] = {
     Made.OUTCOMES: ("outcomes",),
     Made.COMPLETION: ("withheld",),
     Made.STUDENTS: ("distilled",),
+    Made.NETWORKS: ("networks",),
     Made.RECALIBRATION: ("recalibration", "calibrations"),
     Made.SCORES: ("scores", "outcome_scores"),
 }
@@ -37,6 +38,7 @@ WORDS: Mapping[Made, str] = {
     Made.OUTCOMES: "the layers of targets that are not real numbers",
     Made.COMPLETION: "layers that have the held-out rows too",
     Made.STUDENTS: "student networks",
+    Made.NETWORKS: "networks that the sites train together",
     Made.RECALIBRATION: "a recalibration",
     Made.SCORES: "scores",
 }

@@ -32,7 +32,8 @@ def problems(program: Program) -> Iterator[ProgramError]:
     steps = program.steps()
     yield from (ProgramError(str(each)) for each in unmet(steps))
     yield from _unchosen(program, steps)
-    yield from _without_layer(steps, layers_of(program.schema))
+    networks = Made.NETWORKS in left(steps) and not program.schema.outcomes
+    yield from _without_layer(steps, frozenset() if networks else layers_of(program.schema))
     yield from _of_students(program, steps)
     yield from _unscored(steps)
 
@@ -45,7 +46,7 @@ def problems_of_names(names: Sequence[str]) -> Iterator[ProgramError]:
         if name in ALGORITHMS
     ]
     yield from (ProgramError(str(each)) for each in unmet(steps))
-    some_layer = any(step.makes & {Made.LAYER, Made.OUTCOMES} for step in steps)
+    some_layer = any(step.makes & {Made.LAYER, Made.OUTCOMES, Made.NETWORKS} for step in steps)
     if len(steps) == len(names) and not some_layer:
         yield from _without_layer(steps, frozenset({Made.LAYER}))
 
@@ -98,7 +99,7 @@ def _without_layer(steps: Sequence[Step], layers: frozenset[Made]) -> Iterator[P
 
 def _of_students(program: Program, steps: Sequence[Step]) -> Iterator[ProgramError]:
     """Refuse a stage that needs student networks or held-out rows that do not exist."""
-    taught: frozenset[Method] | None = None
+    taught: frozenset[str] | None = None
     for step, own in zip(steps, declared(program), strict=True):
         without = own.needs_students - (taught or own.needs_students)
         if without:
@@ -109,15 +110,15 @@ def _of_students(program: Program, steps: Sequence[Step]) -> Iterator[ProgramErr
             )
         if own.needs_held_out and not program.held_out:
             yield ProgramError(f"{step} needs held-out rows: held_out must be above 0")
-        taught = own.students or None
+        taught = own.students & frozenset(Method) or None
 
 
 def _unscored(steps: Sequence[Step]) -> Iterator[ProgramError]:
-    """Refuse student networks that are trained after the last evaluation."""
+    """Refuse methods that are made after the last evaluation."""
     scored = [step for step in steps if Made.SCORES in step.makes]
-    taught = [step for step in steps if Made.STUDENTS in step.makes]
+    taught = [step for step in steps if step.makes & {Made.STUDENTS, Made.NETWORKS}]
     if scored and taught and scored[-1].index < taught[-1].index:
         yield ProgramError(
-            f"{taught[-1]} comes after the evaluation, so its student networks would not be "
-            "scored: put the evaluation last"
+            f"{taught[-1]} comes after the evaluation, so what it makes would not be scored: "
+            "put the evaluation last"
         )

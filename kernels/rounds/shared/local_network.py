@@ -10,7 +10,7 @@ STEEPEST, so k steps of η end within k·η·STEEPEST of the start. This bounds 
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from kernels.ensembles.local_posterior import LocalPosterior, Sampling, sample_posterior
-from kernels.ensembles.networks import NetworkSpec, outputs, squared_errors, starting_parameters
+from kernels.ensembles.networks import NetworkSpec, squared_errors, starting_parameters
 from kernels.errors import ProgramError
 from kernels.model.model import Model
 from kernels.parameter_checks import check_at_least, check_learning_rate, check_whole
@@ -189,24 +189,39 @@ def train_at(site: Site, model: Model, spec: OfTraining, start: Tensor, *, turn:
     return reduce(lambda _, trained: trained, steps, start)
 
 
-def error_blocks(model: Model) -> tuple[Block, ...]:
-    """Return the blocks of the networks' errors on rows that they were not trained on."""
+def served_blocks(model: Model) -> tuple[Block, ...]:
+    """Return the blocks that every served network needs beside its parameters.
+
+    The number of training rows, and the networks' errors on rows that they were not trained on.
+    """
     most = float(model.max_rows)
     squares = most * (2 * TARGET_BOUND) ** 2
     return (
+        Block("rows", (), most, 1.0),
         Block("missed_squares", (model.targets,), squares, SQUARES_RESOLUTION),
         Block("missed_rows", (), most, 1.0),
     )
 
 
-def errors_at(site: Site, model: Model, network: NetworkSpec, parameters: Tensor) -> Contribution:
-    """Sum a network's squared errors over the site's rows for stopping, and count the rows."""
+def served_contribution(
+    site: Site, model: Model, predicted: Callable[[Tensor], Tensor]
+) -> Contribution:
+    """Count the site's training rows, and sum a network's errors over its rows for stopping.
+
+    predicted: the network's outputs, (n, T), for rows (n, p).
+    """
     x, y = site.table(Part.STOPPING, model)
-    missed = outputs(network, parameters, x).clamp(-TARGET_BOUND, TARGET_BOUND) - y
+    missed = predicted(x).clamp(-TARGET_BOUND, TARGET_BOUND) - y
     return {
+        "rows": np.array(float(site.count(Part.TRAINING))),
         "missed_squares": missed.square().sum(0).numpy(),
         "missed_rows": np.array(float(len(y))),
     }
+
+
+def rows_of(total: SecureTotal) -> int:
+    """Return the number of training rows of all sites, of which there is at least one."""
+    return max(1, round(float(total["rows"])))
 
 
 def noise_variance_of(total: SecureTotal) -> Tensor:

@@ -1,9 +1,11 @@
 """An ensemble of the sites' networks on public rows, from sums of their outputs and squares."""
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from kernels.ensembles.networks import outputs
+from kernels.ensembles.served_networks import NetworkMethod, Networks
 from kernels.model.model import Model
 from kernels.rounds.algorithm import Contribution
 from kernels.rounds.shared.lessons import OfPublicRows
@@ -42,3 +44,13 @@ def ensemble(said: Tensor, squares: Tensor, count: float, noise_variance: Tensor
     """Return N(mean, spread + σ²) from Σ f and Σ f² of `count` networks."""
     mean = said / count
     return Gaussian(mean, (squares / count - mean.square()).clamp_min(0.0) + noise_variance)
+
+
+def taught(
+    method: NetworkMethod, spec: OfPublicRows, model: Model, teacher: Gaussian, *, rows: int
+) -> Networks:
+    """Return the student of an ensemble's predictions at the public rows."""
+    student = spec.student(model)
+    parameters = spec.lesson.taught(student, teacher, spec.inputs(model))
+    no_noise = torch.zeros(model.targets, dtype=torch.float64)
+    return Networks(method, student, parameters[None], no_noise, rows)

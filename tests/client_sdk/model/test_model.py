@@ -34,11 +34,17 @@ from kernels.errors import (
 from kernels.model import prediction
 from kernels.model.artifact import Artifact
 from kernels.model.card import Card
-from kernels.model.methods import METHODS
 from kernels.rounds.judging import recalibration
 from tests.dealing import DEALING
 from tests.kernels.rounds import noisy, tables
-from tests.kernels.rounds.artifacts import CREATED, PLAIN, PRIVACY, STUDENTS, artifact
+from tests.kernels.rounds.artifacts import (
+    CREATED,
+    PLAIN,
+    PRIVACY,
+    STUDENTS,
+    WITH_STUDENTS,
+    artifact,
+)
 
 MODEL = GlobalModel(artifact())
 ROWS = tables.table(40, seed=9)
@@ -94,7 +100,7 @@ def test_each_target_has_its_own_columns() -> None:
 
 def test_all_methods_predict_the_same_rows() -> None:
     model = GlobalModel(artifact(STUDENTS))
-    assert model.methods == METHODS
+    assert model.methods == WITH_STUDENTS
     assert MODEL.methods == ("fedbnr",)
     compared = {method: model.predict(ROWS, method=method) for method in model.methods}
     assert np.array_equal(model.predict(ROWS).mean, compared["fedbnr"].mean)
@@ -335,9 +341,9 @@ def test_the_calibration_of_another_method_is_drawn_by_its_name() -> None:
     evaluation = model.artifact.card.evaluation
     assert evaluation is not None
     (curve,) = [tuple(line.get_ydata()) for line in axes.lines[1:]]
-    assert (evaluation.students[1].method, curve) == (
+    assert (evaluation.others[1].method, curve) == (
         "mixture",
-        evaluation.students[1].quality[1].curve,
+        evaluation.others[1].quality[1].curve,
     )
     with pytest.raises(UnknownMethod, match="evaluated methods: fedbnr"):
         MODEL.plot_calibration(method="mixture", ax=axes)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select, update
 
-from kernels.model.methods import METHODS
 from kernels.model.results import released
 from kernels.rounds.site.site import Part
 from kernels.tables.targets import AnyTarget
@@ -24,6 +23,7 @@ from service.page.plots import calibration_plot, reliability_plot, steps_plot
 from service.sessions import presence
 from tests.certified import HOSPITALS, ROSTER, certificate_of, signable
 from tests.kernels.rounds import artifacts, every_kind
+from tests.kernels.rounds.artifacts import WITH_STUDENTS
 from tests.kernels.rounds.every_kind import READMITTED, STAY, VISITS
 from tests.kernels.rounds.tables import table
 from tests.service.coordinator import Coordinator
@@ -315,14 +315,14 @@ def test_methods_stand_side_by_side_and_fedbnr_first(coordinator: Coordinator) -
     shown = page(coordinator, f"/view/models/{model}", cookie).text
     section = shown.partition("<h2>Methods</h2>")[2].partition("</section>")[0]
     named = re.findall(r'data-name="Method"><code>(\w+)</code>', section)
-    assert named == [*METHODS, *METHODS]
-    assert section.count("distilled") == 2 * (len(METHODS) - 1)
+    assert named == [*WITH_STUDENTS, *WITH_STUDENTS]
+    assert section.count("distilled") == 2 * (len(WITH_STUDENTS) - 1)
     assert made.card.evaluation is not None
-    for each in made.card.evaluation.students:
+    for each in made.card.evaluation.others:
         for quality in each.quality:
             assert f"{quality.nll:.4g}" in section
     assert section.count("<svg") == 2
-    for number in range(len(METHODS)):
+    for number in range(len(WITH_STUDENTS)):
         assert f"line-{number}" in section
 
 

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import update
 
 from client_sdk.model.model import GlobalModel
-from kernels.model.methods import METHODS
 from service.database import tables
 from service.prediction.json_answers import PredictResponse
 from tests.kernels.rounds import artifacts
+from tests.kernels.rounds.artifacts import WITH_STUDENTS
 from tests.service.coordinator import Coordinator
 from tests.service.prediction.test_predict import COLUMNS
 from tests.service.prediction.test_predict_arrow import TABLE, ask, flat, octets, received
@@ -21,7 +21,7 @@ from tests.service.prediction.test_predict_v2 import INPUTS
 from tests.service.stored import add_caller, add_model
 
 ARTIFACT = artifacts.artifact(artifacts.STUDENTS)
-STUDENTS = METHODS[1:]
+STUDENTS = WITH_STUDENTS[1:]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def answered(coordinator: Coordinator, model: str, **more: Any) -> dict[str, Any
     return answer
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", WITH_STUDENTS)
 def test_the_coordinator_and_the_model_at_a_hospital_agree_on_the_same_rows(
     coordinator: Coordinator, model: str, method: str
 ) -> None:
@@ -69,7 +69,7 @@ def test_the_coordinator_and_the_model_at_a_hospital_agree_on_the_same_rows(
         )
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", WITH_STUDENTS)
 def test_arrow_and_inference_say_what_json_says(
     coordinator: Coordinator, model: str, method: str
 ) -> None:
@@ -80,7 +80,7 @@ def test_arrow_and_inference_say_what_json_says(
     assert table.schema.metadata[b"method"] == method.encode()
     sent = {"inputs": INPUTS, "parameters": {"method": method}}
     inferred = coordinator.admin("POST", f"/v2/models/{model}/infer", sent).json()
-    way = {} if method == METHODS[0] else {"ensemble": "distilled"}
+    way = {} if method == WITH_STUDENTS[0] else {"ensemble": "distilled"}
     assert inferred["parameters"] == {"method": method, "variance_of": "row", **way}
     for output in inferred["outputs"]:
         for i, target in enumerate(answer["targets"]):
@@ -93,7 +93,9 @@ def test_without_a_method_it_is_fedbnr_and_methods_differ(
     plain = answered(coordinator, model)
     assert plain == answered(coordinator, model, method=None)
     assert plain == answered(coordinator, model, method="fedbnr")
-    methods = [each for each in METHODS if each != "beta"]  # which may be entirely the mixture
+    methods = [
+        each for each in WITH_STUDENTS if each != "beta"
+    ]  # which may be entirely the mixture
     said = {str(answered(coordinator, model, method=each)["targets"]) for each in methods}
     assert len(said) == len(methods)
 
@@ -140,7 +142,7 @@ def test_what_no_method_has_is_refused(
     assert (response.status_code, response.json()["code"]) == (422, code)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", WITH_STUDENTS)
 def test_a_small_models_variances_of_rows_are_withheld_whatever_the_method(
     tmp_path: Path, method: str
 ) -> None:
@@ -191,9 +193,9 @@ def test_lists_of_models_and_a_models_own_pages_say_which_methods_there_are(
         *({"method": method, "ensembles": ["distilled"]} for method in STUDENTS),
     ]
     card = coordinator.admin("GET", f"/models/{model}").json()
-    assert [each["method"] for each in card["methods"]] == list(METHODS)
+    assert [each["method"] for each in card["methods"]] == list(WITH_STUDENTS)
     described = coordinator.admin("GET", f"/v2/models/{model}").json()
-    assert json.loads(described["parameters"]["methods"]) == list(METHODS)
+    assert json.loads(described["parameters"]["methods"]) == list(WITH_STUDENTS)
 
 
 def test_a_model_whose_card_is_damaged_is_still_listed_and_can_be_deleted(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.errors import NotFitted, StatisticsError
+from kernels.ensembles.networks import outputs
+from kernels.errors import ProgramError, StatisticsError
 from kernels.rounds.compared import ep_mcmc
 from kernels.rounds.shared.local_network import sample_at
+from kernels.rounds.site.site import Part
 from tests.conformance.algorithm import AlgorithmConformance
 from tests.kernels.rounds import sums
 from tests.kernels.rounds.network_rows import SAMPLING, missed, sites_and_model, without_rows
@@ -34,7 +36,7 @@ def test_the_product_is_that_of_all_sites_gaussians_over_the_prior_in_one_place(
     assert torch.allclose(last.variance, 1 / precision, rtol=1e-8)
     assert torch.allclose(last.mean, (means / variances).sum(0) / precision, rtol=1e-7, atol=1e-9)
     noise = missed(sites, model, lambda site, x: posteriors[site].predict(x).mean)
-    assert torch.allclose(last.noise_variance, noise, rtol=1e-4)
+    assert torch.allclose(last.model.networks_of("ep_mcmc").noise_variance, noise, rtol=1e-4)
 
 
 def test_sites_that_are_less_sure_than_the_prior_count_as_the_prior() -> None:
@@ -47,16 +49,21 @@ def test_sites_that_are_less_sure_than_the_prior_count_as_the_prior() -> None:
     assert last.variance.median() == pytest.approx(1e-4)
 
 
-def test_networks_are_drawn_from_the_product() -> None:
+def test_networks_are_drawn_from_the_product_and_predict_by_their_mixture() -> None:
     sites, model = sites_and_model()
-    last = sums.after_all(ep_mcmc, SPEC, model, sites)
-    generator = torch.Generator().manual_seed(1)
-    drawn = ep_mcmc.drawn(last, 4000, generator=generator)
+    last = sums.after_all(ep_mcmc, replace(SPEC, draws=900), model, sites)
+    served = last.model.networks_of("ep_mcmc")
+    drawn = served.samples
     error = (last.variance / len(drawn)).sqrt()
     assert ((drawn.mean(0) - last.mean).abs() < 5 * error).all()
-    assert torch.allclose(drawn.var(0), last.variance, rtol=0.15)
-    with pytest.raises(NotFitted, match="ep_mcmc"):
-        ep_mcmc.drawn(ep_mcmc.initial(SPEC, model), 1, generator=generator)
+    assert torch.allclose(drawn.var(0), last.variance, rtol=0.3)
+    x = sites[0].table(Part.TRAINING, model)[0]
+    said, each = served.predict(x), outputs(SPEC.network(model), drawn, x)
+    assert torch.allclose(said.mean, each.mean(0))
+    assert torch.allclose(said.variance, each.var(0, correction=0) + served.noise_variance)
+    assert served.rows == sum(site.count(Part.TRAINING) for site in sites)
+    with pytest.raises(ProgramError, match="at most 1000"):
+        replace(SPEC, draws=1001)
 
 
 def test_nobodys_rows_train_nothing() -> None:

@@ -82,7 +82,10 @@ def test_a_round_is_a_step_down_the_mean_of_the_sites_gradients() -> None:
         assert torch.allclose(state.parameters, theta - SPEC.server_rate * velocity, atol=1e-5)
     network = SPEC.network(model)
     noise = missed(sites, model, lambda site, x: outputs(network, samples[site].mean(0), x))
-    assert torch.allclose(state.noise_variance, noise, rtol=1e-4)
+    served = state.model.networks_of("fedpa")
+    assert torch.equal(served.samples, state.parameters[None])
+    assert served.rows == sum(site.count(Part.TRAINING) for site in sites)
+    assert torch.allclose(served.noise_variance, noise, rtol=1e-4)
 
 
 def test_nobodys_rows_train_nothing() -> None:

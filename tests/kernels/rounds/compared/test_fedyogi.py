@@ -9,7 +9,8 @@ import torch
 from kernels.ensembles.networks import outputs
 from kernels.errors import ProgramError, StateError, StatisticsError
 from kernels.rounds.compared import fedyogi
-from kernels.rounds.shared.local_network import train_at
+from kernels.rounds.shared.local_network import noise_variance_of, train_at
+from kernels.rounds.site.site import Part
 from tests.conformance.algorithm import AlgorithmConformance
 from tests.kernels.rounds import sums
 from tests.kernels.rounds.network_rows import TRAINING, missed, sites_and_model, without_rows
@@ -30,6 +31,7 @@ def test_a_round_is_yogis_step_along_the_mean_change() -> None:
     theta = state.parameters
     trained = [train_at(site, model, SPEC, theta, turn=0) for site in sites]
     after = sums.after_one(fedyogi, state, [*sites, without_rows(sites[0])])
+    assert after.model.networks is None
     change = torch.stack(trained).mean(0) - theta
     m, v = 0.1 * change, SPEC.adaptivity**2
     v = v - 0.01 * change**2 * torch.sign(v - change**2)
@@ -37,7 +39,21 @@ def test_a_round_is_yogis_step_along_the_mean_change() -> None:
     assert torch.allclose(after.parameters, expected, atol=1e-6)
     network = SPEC.network(model)
     noise = missed(sites, model, lambda site, x: outputs(network, trained[site], x))
-    assert torch.allclose(after.noise_variance, noise, rtol=1e-4)
+    total = sums.total(fedyogi, state, [*sites, without_rows(sites[0])])
+    assert torch.allclose(noise_variance_of(total), noise, rtol=1e-4)
+
+
+def test_the_model_has_the_network_of_the_last_round() -> None:
+    sites, model = sites_and_model()
+    last = sums.after_all(fedyogi, SPEC, model, sites)
+    served = last.model.networks_of("fedyogi")
+    assert torch.equal(served.samples, last.parameters[None])
+    assert served.rows == sum(site.count(Part.TRAINING) for site in sites)
+    assert not served.variance_depends_on_the_row
+    x = sites[0].table(Part.TRAINING, model)[0]
+    said = served.predict(x)
+    assert torch.equal(said.mean, outputs(SPEC.network(model), last.parameters, x))
+    assert torch.equal(said.variance, served.noise_variance.expand_as(said.mean))
 
 
 def test_training_lowers_the_error() -> None:

@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from kernels.ensembles.networks import outputs
+from kernels.ensembles.student_network import predict
 from kernels.errors import StatisticsError
 from kernels.rounds.compared import one_shot
 from kernels.rounds.shared.local_network import train_at
+from kernels.rounds.site.site import Part
 from tests.conformance.algorithm import AlgorithmConformance
 from tests.kernels.rounds import sums
 from tests.kernels.rounds.network_rows import (
@@ -39,7 +41,12 @@ def test_the_teacher_is_the_ensemble_of_all_networks_in_one_place() -> None:
     assert torch.allclose(last.teacher.mean, said.mean(0), atol=1e-8)
     assert torch.allclose(last.teacher.variance, said.var(0, correction=0) + noise, rtol=1e-4)
     student = SPEC.lesson.taught(SPEC.student(model), last.teacher, inputs)
-    assert torch.equal(last.student, student)
+    served = last.model.networks_of("one_shot")
+    assert torch.equal(served.samples, student[None])
+    assert served.rows == sum(site.count(Part.TRAINING) for site in sites)
+    said, by_itself = served.predict(inputs), predict(SPEC.student(model), student, inputs)
+    assert torch.equal(said.mean, by_itself.mean)
+    assert torch.equal(said.variance, by_itself.variance)
 
 
 def test_nobodys_rows_train_nothing() -> None:

@@ -10,7 +10,7 @@ import torch
 
 from client_sdk.simulation import simulate
 from kernels.ensembles.distilled import Method
-from kernels.model.methods import METHODS, methods_of
+from kernels.model.methods import methods_of
 from kernels.model.model import Model, known
 from kernels.model.prediction import predict
 from kernels.rounds.algorithm import Contribution
@@ -29,7 +29,7 @@ from tests.conformance.algorithm import AdditiveOverRows, EqualToPooled
 from tests.conformance.test_broken_twins import twin
 from tests.dealing import DEALING
 from tests.kernels.rounds import sums, tables
-from tests.kernels.rounds.artifacts import STUDENTS, artifact
+from tests.kernels.rounds.artifacts import STUDENTS, WITH_STUDENTS, artifact
 from tests.kernels.rounds.ensemble.test_predictive import SPEC as PREDICTIVE
 
 
@@ -63,7 +63,7 @@ def check_scores(model: Model) -> None:
     records = tables.together(list(sites)).records[Part.CALIBRATION]
     found = known(model.scores, "evaluation")
     judged = {each.method: each.scores for each in found.students}
-    assert list(judged) == list(METHODS[1:])
+    assert list(judged) == list(WITH_STUDENTS[1:])
     for method, scores in {"fedbnr": found.gaussian, **judged}.items():
         ours = in_units(scores, known(model.standardiser, "moments"))
         said = predict(model, records, method=method)
@@ -164,7 +164,7 @@ def test_an_evaluation_alone_keeps_students_and_scores_them() -> None:
     made = artifact(STUDENTS).model
     program = replace(STUDENTS, stages=(evaluation.Spec(),))
     model = simulate(program, tables.tables(3, rows=250), DEALING, secure=False, model=made).model
-    assert methods_of(model) == METHODS
+    assert methods_of(model) == WITH_STUDENTS
     for one, other in zip(
         known(model.scores, "").students, known(made.scores, "").students, strict=True
     ):
@@ -177,7 +177,7 @@ def test_masks_change_nothing_where_one_program_has_every_method() -> None:
         simulate(program, tables.tables(3, rows=60), DEALING, secure=secure).model
         for secure in (True, False)
     )
-    assert methods_of(hidden) == methods_of(plain) == METHODS
+    assert methods_of(hidden) == methods_of(plain) == WITH_STUDENTS
     for method in Method:
         rows = tables.table(5, seed=9)
         one, other = (predict(model, rows, method=method) for model in (hidden, plain))
@@ -198,13 +198,13 @@ def test_ensembles_stand_beside_every_first_phase(phase_one: Any) -> None:
     stages = (moments.Spec(), phase_one, *STUDENTS.stages[1:])
     program = replace(STUDENTS, stages=stages)
     model = simulate(program, tables.tables(3), DEALING, secure=False).model
-    assert methods_of(model) == METHODS
+    assert methods_of(model) == WITH_STUDENTS
     assert len(known(model.scores, "evaluation").students) == 5
 
 
 def test_the_card_has_every_methods_quality_and_fedbnrs_first() -> None:
     evaluation_ = known(artifact(STUDENTS).card.evaluation, "evaluation")
-    assert [each.method for each in evaluation_.students] == list(METHODS[1:])
+    assert [each.method for each in evaluation_.students] == list(WITH_STUDENTS[1:])
     for each in evaluation_.students:
         assert [quality.name for quality in each.quality] == ["stay", "cost"]
         assert all(quality.rmse > 0 and 0 <= quality.ece <= 0.5 for quality in each.quality)
