@@ -139,7 +139,9 @@ def test_a_card_that_claims_other_methods_than_the_bytes_have_is_refused() -> No
         card = replace(made.card, methods=methods, evaluation=None)
         with pytest.raises(ArtifactError, match="does not describe the model"):
             Artifact.from_bytes(made.to_bytes(), card)
-        with pytest.raises(ArtifactError, match=r"every other method once|the first of its methods"):
+        with pytest.raises(
+            ArtifactError, match=r"every other method once|the first of its methods"
+        ):
             replace(made.card, methods=methods)
     with pytest.raises(ArtifactError, match="one of fedbnr"):
         replace(made.card.methods[1], method="bcm")
