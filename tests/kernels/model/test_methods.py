@@ -9,6 +9,7 @@ import torch
 
 from kernels import storage
 from kernels.ensembles.distilled import Method
+from kernels.ensembles.served_networks import NetworkMethod
 from kernels.errors import (
     ArtifactError,
     NotFitted,
@@ -24,7 +25,13 @@ from kernels.model.prediction import predict
 from kernels.rounds.registry import restore
 from kernels.tables.records import Records
 from tests.kernels.rounds import tables
-from tests.kernels.rounds.artifacts import STUDENTS, WITH_STUDENTS, artifact
+from tests.kernels.rounds.artifacts import (
+    ALONE,
+    NETWORKS,
+    STUDENTS,
+    WITH_STUDENTS,
+    artifact,
+)
 
 MODEL = artifact(STUDENTS).model
 ROWS = tables.table(40, seed=9)
@@ -175,3 +182,44 @@ def test_a_model_of_another_format_is_refused_by_name_with_what_to_do() -> None:
         restore(written(tree))
     with pytest.raises(ArtifactError, match="at least one method"):
         replace(artifact().card, methods=())
+
+
+def test_networks_are_methods_beside_the_layer_and_without_it() -> None:
+    beside, alone = artifact(NETWORKS), artifact(ALONE)
+    assert methods_of(beside.model) == ("fedbnr", *NetworkMethod)
+    assert methods_of(alone.model) == (*NetworkMethod,)
+    assert predict(alone.model, ROWS).method == "fedpa"
+    # Both programs train them alike.
+    for method in NetworkMethod:
+        one, other = (predict(own.model, ROWS, method=method) for own in (beside, alone))
+        assert torch.equal(one.mean, other.mean)
+        assert torch.equal(one.variance, other.variance)
+    assert alone.card.layer == ()
+    assert beside.card.rows == alone.card.rows > 0
+    with pytest.raises(UnknownMethod, match="its methods are: fedpa"):
+        predict(alone.model, ROWS, method="fedbnr")
+
+
+def test_scores_of_networks_are_those_of_their_predictions() -> None:
+    for made, default in ((artifact(NETWORKS), "fedbnr"), (artifact(ALONE), "fedpa")):
+        scores = known(made.card.evaluation, "evaluation")
+        assert scores.method == default
+        judged = {own.method: own.quality for own in scores.others} | {default: scores.gaussian}
+        assert set(judged) == set(methods_of(made.model))
+        assert len({quality[0].nll for quality in judged.values()}) == len(judged)
+    beside, alone = (
+        known(artifact(own).card.evaluation, "evaluation") for own in (NETWORKS, ALONE)
+    )
+    assert beside.others[0].quality == alone.gaussian
+    assert beside.others[1:] == alone.others
+
+
+def test_a_card_that_claims_a_layer_for_networks_alone_is_refused() -> None:
+    made, with_layer = artifact(ALONE), artifact(NETWORKS).card.layer
+    with pytest.raises(ArtifactError, match="does not describe the model"):
+        Artifact.from_bytes(made.to_bytes(), replace(made.card, layer=with_layer))
+    with pytest.raises(ArtifactError, match=r"evaluation\.method"):
+        replace(made.card, methods=made.card.methods[1:])
+    more = replace(made.card, rows=made.card.rows + 1)
+    with pytest.raises(ArtifactError, match="does not describe the model"):
+        Artifact.from_bytes(made.to_bytes(), more)

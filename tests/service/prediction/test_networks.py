@@ -130,7 +130,7 @@ def test_networks_alone_are_a_model_whose_first_is_the_default(coordinator: Coor
     refused = coordinator.admin("POST", "/predict", {**body, "method": "fedbnr"})
     assert refused.json()["code"] == "prediction.unknown_method"
     card = coordinator.admin("GET", f"/models/{model}").json()
-    assert (card["layer"], card["rows"]) == ([], expected.networks[0].rows)  # type: ignore[index]
+    assert (card["layer"], card["rows"]) == ([], expected.networks[0].rows)
     assert card["evaluation"]["method"] == "ep_mcmc"
     assert [each["method"] for each in card["evaluation"]["others"]] == ["fedyogi"]
     cookie = signed_in(coordinator)

@@ -10,11 +10,12 @@ import torch
 
 from client_sdk.simulation import simulate
 from kernels.ensembles.distilled import Method
-from kernels.model.methods import methods_of
+from kernels.model.methods import METHODS, methods_of
 from kernels.model.model import Model, known
 from kernels.model.prediction import predict
 from kernels.rounds.algorithm import Contribution
 from kernels.rounds.columns import moments
+from kernels.rounds.compared import fedpa
 from kernels.rounds.ensemble import beta, predictive
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.kernel import distillation, exact, fedavg
@@ -31,6 +32,7 @@ from tests.dealing import DEALING
 from tests.kernels.rounds import sums, tables
 from tests.kernels.rounds.artifacts import STUDENTS, WITH_STUDENTS, artifact
 from tests.kernels.rounds.ensemble.test_predictive import SPEC as PREDICTIVE
+from tests.kernels.rounds.network_rows import TRAINING
 
 
 class TestEvaluationOfStudents(AdditiveOverRows, EqualToPooled):
@@ -141,7 +143,8 @@ def test_what_is_disclosed_beforehand_is_what_is_summed() -> None:
         program = Program(tables.SCHEMA, tables.KERNEL, stages, max_rows=1000, held_out=0.5)
         assert stages_disclosed(program)[-1].numbers == expected
     alone = Program(tables.SCHEMA, tables.KERNEL, (spec,), max_rows=1000, held_out=0.5)
-    assert stages_disclosed(alone)[0].numbers == length  # of whatever model it is asked
+    # Of whatever model it is asked: one with students and networks of every method.
+    assert stages_disclosed(alone)[0].numbers == length // 6 * len(METHODS)
 
 
 def test_new_students_have_no_scores_of_former_ones() -> None:
@@ -204,7 +207,23 @@ def test_ensembles_stand_beside_every_first_phase(phase_one: Any) -> None:
 
 def test_the_card_has_every_methods_quality_and_fedbnrs_first() -> None:
     evaluation_ = known(artifact(STUDENTS).card.evaluation, "evaluation")
-    assert [each.method for each in evaluation_.students] == list(WITH_STUDENTS[1:])
-    for each in evaluation_.students:
+    assert [each.method for each in evaluation_.others] == list(WITH_STUDENTS[1:])
+    for each in evaluation_.others:
         assert [quality.name for quality in each.quality] == ["stay", "cost"]
         assert all(quality.rmse > 0 and 0 <= quality.ece <= 0.5 for quality in each.quality)
+
+
+def test_networks_are_scored_as_if_all_rows_were_in_one_place() -> None:
+    sites, model = sites_and_model()
+    spec = fedpa.Spec(**TRAINING, rounds=1)
+    trained = sums.after_all(fedpa, spec, replace(model, distilled=None), sites).model
+    state = evaluation.initial(evaluation.Spec(recalibrated=False), trained)
+    scores = known(sums.after_one(evaluation, state, sites).model.scores, "evaluation")
+    (judged,) = scores.students
+    records = tables.together(list(sites)).records[Part.CALIBRATION]
+    said = predict(trained, records, method="fedpa")
+    dense = Scores.of(said.mean, said.variance, known(records.targets, "moments"))
+    ours = in_units(judged.scores, known(model.standardiser, "moments"))
+    for measure in ("rmse", "nll", "crps", "calibration_curve", "width"):
+        one, other = getattr(ours, measure)(), getattr(dense, measure)()
+        assert torch.allclose(one, other, rtol=1e-6, atol=1e-6), measure

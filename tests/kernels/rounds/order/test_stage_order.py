@@ -8,6 +8,7 @@ import pytest
 from client_sdk import simulate
 from kernels.errors import ProgramError
 from kernels.rounds.columns import moments
+from kernels.rounds.compared import fedyogi
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.kernel import exact
 from kernels.rounds.layer import completion, linear, outcomes, update
@@ -105,3 +106,29 @@ def test_a_program_that_is_accepted_never_stops_in_the_middle() -> None:
         model = simulate(program, tables.tables(3, rows=30), DEALING, secure=False).model
         assert model.statistics is not None
     assert accepted > 10
+
+
+NETWORK, UNCALIBRATED = fedyogi.Spec(), evaluation.Spec(recalibrated=False)
+
+
+def test_networks_alone_are_a_model_of_real_targets() -> None:
+    program = made(FIRST, NETWORK, UNCALIBRATED)
+    whole_program.check(program)
+    assert [*whole_program.problems_of_names(["moments", "fedyogi"])] == []
+    evaluated = program_of(Kind.EVALUATE, program)
+    assert evaluated.stages == (UNCALIBRATED,)
+    for kind in (Kind.LINEAR, Kind.UPDATE):
+        with pytest.raises(ProgramError, match="linear layer"):
+            program_of(kind, program)
+    with pytest.raises(ProgramError, match="no stage makes the layers of targets"):
+        whole_program.check(made(FIRST, NETWORK, schema=mixed.MIXED))
+    with pytest.raises(ProgramError, match="needs the linear layer"):
+        made(FIRST, UNCALIBRATED, NETWORK)
+    with pytest.raises(ProgramError, match="needs a recalibration"):
+        made(FIRST, NETWORK, SCORED)
+
+
+def test_networks_that_no_evaluation_would_score_are_refused() -> None:
+    whole_program.check(made(FIRST, LAYER, NETWORK, UNCALIBRATED))
+    with pytest.raises(ProgramError, match=r"\(fedyogi\) comes after the evaluation"):
+        whole_program.check(made(FIRST, LAYER, UNCALIBRATED, NETWORK))
