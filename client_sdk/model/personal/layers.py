@@ -210,6 +210,7 @@ def _without_results(model: Model) -> Model:
     return replace(
         model,
         distilled=None,
+        networks=None,
         statistics=None,
         hyperparameters=None,
         outcomes=None,
