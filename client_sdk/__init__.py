@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from client_sdk.joining import join, join_async
     from client_sdk.model.gain import Gain, gain
     from client_sdk.model.model import GlobalModel
+    from client_sdk.model.personal.model import PersonalModel
     from client_sdk.model.predictions import Intervals, Predictions
     from client_sdk.simulation import Simulated, simulate, site_of_home
     from client_sdk.tables.checking.check import check_table
@@ -26,6 +27,7 @@ __all__ = [
     "Gain",
     "GlobalModel",
     "Intervals",
+    "PersonalModel",
     "Policy",
     "Predictions",
     "Simulated",
@@ -46,6 +48,7 @@ _HOMES = {
     "Gain": "model.gain",
     "GlobalModel": "model.model",
     "Intervals": "model.predictions",
+    "PersonalModel": "model.personal.model",
     "Policy": "gate.policy",
     "Predictions": "model.predictions",
     "Simulated": "simulation",

@@ -86,7 +86,12 @@
         ├── ModelNotSaved             global_model.not_saved
         ├── UnknownTarget             global_model.unknown_target
         ├── TableNotWritten           global_model.table_not_written
-        └── PlotUnavailable           global_model.plot
+        ├── PlotUnavailable           global_model.plot
+        └── PersonalError             personal.invalid
+            ├── StartUnavailable      personal.start
+            ├── RowsNotAmong          personal.rows
+            ├── PersonalExposed       personal.exposed
+            └── PersonalDamaged       personal.damaged
 
 A message says what is wrong with which value and what to do. It never contains a patient's value,
 key material or the secret of a link. Errors that a hospital reports to the coordinator have a
@@ -702,3 +707,36 @@ class PlotUnavailable(ModelError):
     """A plot cannot be made: matplotlib is not installed, or the file cannot be written."""
 
     code = "global_model.plot"
+
+
+# -- a hospital's own model
+
+
+class PersonalError(ModelError):
+    """A personal model cannot be made, read or written as it was asked for."""
+
+    code = "personal.invalid"
+
+
+class StartUnavailable(PersonalError):
+    """A personal model cannot start from the global posterior; it can from the kernel."""
+
+    code = "personal.start"
+
+
+class RowsNotAmong(PersonalError):
+    """A hospital's rows cannot be among those that the global model was trained on."""
+
+    code = "personal.rows"
+
+
+class PersonalExposed(PersonalError):
+    """Other users of the machine can read a personal model, which has single rows' influence."""
+
+    code = "personal.exposed"
+
+
+class PersonalDamaged(PersonalError):
+    """A personal model's files are damaged, or of another version."""
+
+    code = "personal.damaged"

@@ -141,6 +141,9 @@ class Simulated(GlobalModel):
     def _dealing_of(self, home: str | os.PathLike[str] | None) -> Dealing:
         return self._dealing if home is None else super()._dealing_of(home)
 
+    def _took_part(self, home: str | os.PathLike[str] | None) -> bool:
+        return home is None or super()._took_part(home)
+
     def _privacy(self) -> Privacy:
         """Return what the noise of this run promises; a model that it started from costs more."""
         of = partial(

@@ -43,6 +43,7 @@ MADE_ELSEWHERE = {
     "schema.json",
     "veilgp.toml",  # an operator's settings
     "card.json",  # in a folder that a model was saved to
+    "personal.json",  # in that of a personal one
     "kernels/rounds/columns/correlations.py",  # which docs/contributing.md has its readers add
     "tests/kernels/rounds/columns/test_correlations.py",
 }

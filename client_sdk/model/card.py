@@ -114,14 +114,14 @@ def _facts(card: Card) -> dict[str, str]:
     return {
         "predicts": ", ".join(map(_target, card.schema.targets)),
         "from": ", ".join(_column(column) for column in card.schema.features),
-        "trained by": f"{card.members:,} hospitals on {count(card.rows, card.rows_error)} rows in "
-        f"{card.sums:,} sums",
+        "trained by": f"{card.members:,} hospitals {_on_rows(card)}in {card.sums:,} sums",
         "kernel": _kernel(card.kernel) + _mixed(card),
-        "methods": ", ".join(map(_method, card.methods)),
+        "methods": ", ".join(map(_method, card.methods))
+        or "none: a kernel without a layer, for personal models (veilgp personal)",
         **({"outcomes": "; ".join(outcomes)} if outcomes else {}),
         **(
             {"residuals": "; ".join(laws) or "not recalibrated: only Gaussian intervals"}
-            if card.schema.real
+            if card.schema.real and card.methods
             else {}
         ),
         "privacy": explained(
@@ -136,6 +136,10 @@ def _facts(card: Card) -> dict[str, str]:
         "became known": _became_known(card),
         "made": f"{readable(card.created)}, by veilgp {readable(card.veilgp)}",
     }
+
+
+def _on_rows(card: Card) -> str:
+    return "" if card.kernel_alone else f"on {count(card.rows, card.rows_error)} rows "
 
 
 def _kernel(kernel: KernelSpec) -> str:

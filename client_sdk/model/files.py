@@ -34,10 +34,10 @@ def save(artifact: Artifact, certificate: bytes | None, folder: Path) -> None:
                 "new folder"
             )
         before = _card_before(folder)
-        _replace(folder / _bytes_name(artifact.card), artifact.to_bytes())
+        replace_file(folder / _bytes_name(artifact.card), artifact.to_bytes())
         if certificate is not None:
-            _replace(folder / _certificate_name(artifact.card), certificate)
-        _replace(folder / CARD, artifact.card.to_json().encode())
+            replace_file(folder / _certificate_name(artifact.card), certificate)
+        replace_file(folder / CARD, artifact.card.to_json().encode())
         kept = {_bytes_name(artifact.card)}
         if certificate is not None:
             kept.add(_certificate_name(artifact.card))
@@ -85,11 +85,14 @@ def _read(path: Path) -> bytes:
         ) from problem
 
 
-def _replace(path: Path, data: bytes) -> None:
-    """Replace the content of a path in one step that survives a power failure."""
+def replace_file(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+    """Replace the content of a path in one step that survives a power failure.
+
+    mode: who may use the file, before the process's umask.
+    """
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with new.open("xb") as file:
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -17,7 +17,7 @@ Nothing here is a `Contribution`, and the coordinator's packages cannot import t
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 import torch
@@ -25,13 +25,11 @@ from torch import Tensor
 
 from client_sdk.model.outcome_gain import HELD_OUT, OutcomeGain, outcome_gains
 from client_sdk.model.paired import of_roots, standard_error
+from client_sdk.model.personal.layers import own_layers
 from client_sdk.readable import readable
 from kernels.errors import EmptyTable
-from kernels.layer.posterior import Spectrum
-from kernels.layer.refit import refit
 from kernels.model.model import Model, check_fitted, known
 from kernels.model.prediction import predict_standardised
-from kernels.rounds.shared.sufficient import site_statistics
 from kernels.rounds.site.site import Part, Site
 from kernels.scores.evaluation import in_units
 from kernels.scores.metrics import Scores
@@ -157,8 +155,9 @@ class Gain:
         worse = [readable(own.target) for own in lines if own.verdict is Verdict.ALONE]
         advice = (
             f"\nFor {', '.join(worse)} this hospital predicts its own patients better without the "
-            "federation: use a model of its own rows for them. The federation's model remains the "
-            "one for patients of all hospitals."
+            "federation. A model of its own, which stays here: model.personal(table), or "
+            "in the shell veilgp personal MODEL TABLE --out FOLDER. The federation's model remains "
+            "the one for patients of all hospitals."
             if worse
             else ""
         )
@@ -178,33 +177,33 @@ def gain(model: Model, site: Site) -> Gain:
     """Return the comparison of a finished model with this site's own model."""
     check_fitted(model)
     model = model.judged
-    standardiser = known(model.standardiser, "moments")
     if site.count(Part.TRAINING) == 0:
         raise EmptyTable("this site has no training rows, so it has no local model to compare with")
-    rows = sum(site.count(part) for part in HELD_OUT)
-    if not rows:
-        raise EmptyTable(
-            "this site has no held-out rows for the comparison: set held_out in the program"
-        )
-    patients = _patients(model, site)
-    outcomes = outcome_gains(model, site, patients)
-    if not model.schema.real:
+    _check_held_out(site)
+    return compared(own_layers(model, site).model, model, site)
+
+
+def compared(local: Model, federated: Model, site: Site) -> Gain:
+    """Return the comparison of two models of one kernel on a site's held-out rows.
+
+    Neither has them in its layers (`Model.judged`).
+    """
+    rows = _check_held_out(site)
+    standardiser = known(federated.standardiser, "moments")
+    patients = _patients(federated, site)
+    outcomes = outcome_gains(local, federated, site, patients)
+    if not federated.schema.real:
         nothing = torch.zeros(0, dtype=torch.float64)
         return Gain((), Scores.zero(0), Scores.zero(0), nothing, nothing, outcomes, rows)
-    of_site = _of_site(replace(model, second=None), site)
-    if model.second is not None and model.other is not None:
-        of_site = replace(of_site, second=model.second.without_sums).beside(
-            _of_site(model.other, site)
-        )
-    both = [_judged(each, site) for each in (of_site, model)]
+    both = [_judged(each, federated, site) for each in (local, federated)]
     _, scale = standardiser.target_columns
-    (local, local_squares, local_losses), (federated, squares, losses) = both
-    rmse_error = standard_error(of_roots(local_squares, squares), patients) * scale
-    nll_error = standard_error(local_losses - losses, patients)
+    (own, own_squares, own_losses), (theirs, squares, losses) = both
+    rmse_error = standard_error(of_roots(own_squares, squares), patients) * scale
+    nll_error = standard_error(own_losses - losses, patients)
     return Gain(
-        model.schema.real,
-        in_units(local, standardiser),
-        in_units(federated, standardiser),
+        federated.schema.real,
+        in_units(own, standardiser),
+        in_units(theirs, standardiser),
         rmse_error,
         nll_error,
         outcomes,
@@ -212,21 +211,24 @@ def gain(model: Model, site: Site) -> Gain:
     )
 
 
-def _of_site(model: Model, site: Site) -> Model:
-    """Return a model of one kernel with the layer of the site's own training rows."""
-    own = site_statistics(model, site, Part.TRAINING)
-    spectrum = Spectrum.of(own, inducing=model.kernel.inducing_features)
-    return replace(model, statistics=own, hyperparameters=refit(spectrum))
+def _check_held_out(site: Site) -> int:
+    """Return the number of held-out rows; refuse a site without any."""
+    rows = sum(site.count(part) for part in HELD_OUT)
+    if not rows:
+        raise EmptyTable(
+            "this site has no held-out rows for the comparison: set held_out in the program"
+        )
+    return rows
 
 
-def _judged(model: Model, site: Site) -> tuple[Scores, Tensor, Tensor]:
+def _judged(model: Model, read_by: Model, site: Site) -> tuple[Scores, Tensor, Tensor]:
     """Return a model's scores on held-out rows, and each row's squared error and log loss, (n, T).
 
-    On the standardised scale.
+    On the standardised scale. read_by: the model that says which rows are read.
     """
     scores, squares, losses = Scores.zero(model.targets), [], []
     for part in HELD_OUT:
-        for x, y, _ in site.chunks(part, model):
+        for x, y, _ in site.chunks(part, read_by):
             predicted = predict_standardised(model, x)
             scores += Scores.of(predicted.mean, predicted.variance, y)
             square, variance = (y - predicted.mean).square(), predicted.variance

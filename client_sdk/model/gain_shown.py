@@ -15,8 +15,15 @@ from client_sdk.errors import ClientError
 from client_sdk.events import EventWatch, OwnGain
 from client_sdk.model.model import GlobalModel
 from kernels.errors import KernelsError
+from kernels.model.model import is_kernel_alone
 from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.site import Site
+
+KERNEL_ALONE = (
+    "The hospitals have trained a kernel and no layer: it predicts nothing by itself. Make a model "
+    "of this hospital's own rows, which stays here, with model.personal(table), or in the shell "
+    "veilgp personal MODEL TABLE --out FOLDER."
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,7 @@ class GainShown:
 
     def _show(self, model: GlobalModel, site: Site) -> None:
         try:
-            text = str(model.gain(site))
+            text = KERNEL_ALONE if is_kernel_alone(model.artifact.model) else str(model.gain(site))
         except (ClientError, KernelsError) as error:
             text = f"What the federation gives this hospital is not known: {error}"
         self.watch(OwnGain(model.id, text))

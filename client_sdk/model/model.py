@@ -1,51 +1,34 @@
 """The global model at a hospital: it predicts locally, and no query leaves the hospital."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from client_sdk.errors import HomeDamaged, ModelNotCertified, UnknownTarget
+from client_sdk.errors import HomeDamaged, ModelNotCertified, ModelNotFound
 from client_sdk.home.home import Home
 from client_sdk.model import files
 from client_sdk.model import gain as site_gain
 from client_sdk.model.card import ModelCard
-from client_sdk.model.effects import Effects, Importance, ModelEffects
 from client_sdk.model.known_members import PathLike, known_members
-from client_sdk.model.outcomes import Floats, OutcomePredictions, SurvivalCurves
-from client_sdk.model.predictions import Intervals, Predictions
+from client_sdk.model.personal.files import is_personal
+from client_sdk.model.personal.model import PersonalModel
+from client_sdk.model.predicting import PredictsTables
 from client_sdk.model.vouching import read_certificate, vouched_for
-from client_sdk.plots import calibration, reliability, roc, survival
+from client_sdk.plots import calibration, reliability, roc
 from client_sdk.tables.hospital_table import site_of
-from client_sdk.tables.opening import open_table
-from client_sdk.tables.schema_stream import SchemaStream
 from kernels.errors import KernelsError
 from kernels.model.artifact import Artifact
 from kernels.model.judged_outcome import JudgedOutcome
-from kernels.model.methods import methods_of
-from kernels.model.model import known
-from kernels.model.prediction import predict
+from kernels.model.model import Model, known
 from kernels.rounds.program import Program
 from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.site import Site
-from kernels.tables.records import Records, read_in_pieces
-from kernels.tables.schema import Schema
-from kernels.tables.targets import AnyTarget, Binary, Classes, Count, Target, TimeToEvent
+from kernels.tables.targets import Binary, Classes, TimeToEvent
 from privacy.errors import PrivacyError
 from privacy.members.endorsement import ModelCertificate
 
-_ESTIMATOR_TYPES = {
-    Target: "regressor",
-    Count: "regressor",
-    Binary: "classifier",
-    Classes: "classifier",
-}
-"""The kinds of targets as scikit-learn knows them; it has none for a time to an event."""
 
-
-class GlobalModel:
+class GlobalModel(PredictsTables):
     """The model that the hospitals trained; `join` returns it, `load` reads it from a folder."""
 
     def __init__(
@@ -65,7 +48,6 @@ class GlobalModel:
         self.certificate = certificate
         """The signatures of the hospitals that vouch for the model, or None."""
         self._names = names or {}
-        self._effects = ModelEffects(artifact.model)
 
     @classmethod
     def from_artifact(
@@ -104,6 +86,11 @@ class GlobalModel:
         those whose keys were confirmed in the home (`VEILGP_HOME`, ~/.veilgp); a model that this
         home has computed itself needs no certificate. uncertified: accept any model.
         """
+        if is_personal(Path(folder)):
+            raise ModelNotFound(
+                f"{folder} has a personal model, not a global one: use PersonalModel.load or "
+                "`veilgp predict`"
+            )
         artifact, data = files.load(Path(folder))
         if uncertified:
             return cls(artifact, _if_valid(data, artifact), home=home)
@@ -126,6 +113,10 @@ class GlobalModel:
         files.save(self.artifact, signed, Path(folder))
 
     @property
+    def _fitted(self) -> Model:
+        return self.artifact.model
+
+    @property
     def id(self) -> str:
         """The model's content address, the same everywhere."""
         return self.artifact.id
@@ -135,128 +126,9 @@ class GlobalModel:
         """The description of the model; print it, or show it in a notebook."""
         return ModelCard(self.artifact.card, self.certificate, names=self._names)
 
-    @property
-    def schema(self) -> Schema:
-        """The columns that the model was trained on."""
-        return self.artifact.model.schema
-
-    @property
-    def feature_names_in_(self) -> NDArray[np.object_]:
-        """The columns that `predict` needs, under scikit-learn's name."""
-        return np.array([column.name for column in self.schema.features], dtype=object)
-
-    @property
-    def n_features_in_(self) -> int:
-        """The number of columns that `predict` needs."""
-        return len(self.schema.features)
-
-    @property
-    def _estimator_type(self) -> str | None:
-        """Return what scikit-learn calls this model; None if its targets are of several kinds."""
-        kinds = {_ESTIMATOR_TYPES.get(type(target)) for target in self.schema.targets}
-        return kinds.pop() if len(kinds) == 1 else None
-
-    def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags, by which `is_regressor` and `is_classifier` decide."""
-        from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
-
-        own = self._estimator_type
-        return Tags(
-            estimator_type=own,
-            target_tags=TargetTags(required=False, multi_output=len(self.schema.targets) > 1),
-            classifier_tags=ClassifierTags() if own == "classifier" else None,
-            regressor_tags=RegressorTags() if own == "regressor" else None,
-            input_tags=InputTags(allow_nan=True),
-            requires_fit=False,
-        )
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """The methods that `predict` accepts, the default first."""
-        return methods_of(self.artifact.model)
-
-    def predict(self, data: object, *, method: str | None = None) -> Predictions:
-        """Predict every row of a table; columns that the model does not know are ignored.
-
-        method: one of `methods`. The table and the result are held in memory; features are computed
-        for a few rows at a time.
-        """
-        records = Records.concatenate([*self._read(data)])
-        return Predictions(predict(self.artifact.model, records, method=method))
-
-    def predict_in_pieces(
-        self, data: object, *, method: str | None = None
-    ) -> Iterator[Predictions]:
-        """Yield predictions for consecutive rows; only one piece of the table is in memory.
-
-        A table that does not match the schema is refused at its end, with all problems: discard the
-        predictions that were yielded before.
-        """
-        for records in self._read(data):
-            yield Predictions(predict(self.artifact.model, records, method=method))
-
-    def intervals(
-        self,
-        data: object,
-        level: float = 0.9,
-        *,
-        kind: str | None = None,
-        method: str | None = None,
-    ) -> Intervals:
-        """Predict a table and return central intervals, as `Predictions.intervals` does."""
-        return self.predict(data, method=method).intervals(level, kind=kind)
-
-    def predict_proba(self, data: object, target: str | None = None) -> Floats:
-        """Return the probability of each level, (n, K), in the order of the schema's levels.
-
-        target: a yes or no or one of several classes, by default the only one that there is.
-        """
-        name = self._only((Binary, Classes), "yes or no, or one of several classes", target)
-        return self._outcome(data, name).probabilities
-
-    def survival(self, data: object, target: str | None = None) -> SurvivalCurves:
-        """Return the edges and, (n, J), the probability that the event comes later than each.
-
-        target: a time to an event, by default the only one that there is.
-        """
-        name = self._only((TimeToEvent,), "time to an event", target)
-        return self._outcome(data, name).survival
-
-    def _only(self, kinds: tuple[type[AnyTarget], ...], words: str, target: str | None) -> str:
-        """Return the name of a target of some kinds: the stated one, or the only one."""
-        there = [own.name for own in self.schema.outcomes if isinstance(own, kinds)]
-        if target in there or (target is None and len(there) == 1):
-            return target or there[0]
-        listed = ", ".join(there) or "none"
-        raise UnknownTarget(f"target must name a {words}; the model has {listed}")
-
-    def _outcome(self, data: object, name: str) -> OutcomePredictions:
-        found = self.predict(data)
-        return next(own for own in found.outcomes if own.target.name == name)
-
     def _judged(self, name: str) -> JudgedOutcome:
         evaluation = known(self.artifact.card.evaluation, "evaluation")
         return next(own for own in evaluation.outcomes if own.name == name)
-
-    def effects(
-        self, columns: Sequence[str] | None = None, *, target: str | None = None
-    ) -> Effects:
-        """Return what columns do to the predictions of a target, from the model alone.
-
-        For every column, the mean prediction over public reference rows along the column's range,
-        and how uncertain the model is about this mean (`kernels.model.effects`). No row of any
-        table is read. columns: by default the nine most important ones. target: by default the
-        first. Only `fedbnr` has effects.
-        """
-        return self._effects.effects(columns, target=target)
-
-    def importance(self, target: str | None = None) -> Importance:
-        """Return how much every column matters to the predictions of a target, sorted.
-
-        It is the share of the variance of predictions over public reference rows, whose columns are
-        independent, that is due to the column. target: by default the first.
-        """
-        return self._effects.importance(target=target)
 
     def gain(self, data: object, *, home: PathLike | None = None) -> site_gain.Gain:
         """Return how this model compares with one of this hospital's own rows; print it.
@@ -272,6 +144,46 @@ class GlobalModel:
         return site_gain.gain(
             self.artifact.model, site_of(program, data, self._dealing_of(home)).site
         )
+
+    def personal(
+        self,
+        data: object,
+        *,
+        start: str | None = None,
+        took_part: bool | None = None,
+        home: PathLike | None = None,
+    ) -> PersonalModel:
+        """Return this hospital's own model over the global kernel, made here and sent nowhere.
+
+        Its layers are fitted to the hospital's own training rows, and its intervals to its own
+        rows; `gain` says what it is worth to the hospital, on held-out rows (print it).
+
+        start: "kernel": the layers of the own rows alone. "posterior": with the others' rows as
+        prior knowledge, at a power a from 0 to 1 that makes the hospital's training rows, each
+        predicted without its patient's, the densest (`personal.power`). The global posterior itself
+        would be the wrong prior: the hospital's rows are in it, and would count twice. So the
+        layer's sums are the hospital's plus a times those of all others, in which a = 1 gives the
+        global layer and a = 0 the one of "kernel". By default "posterior" where it is possible: not
+        for targets that are not real numbers, nor with differential privacy, nor where the global
+        model has no layer.
+        data: the table that this hospital takes part with, of any kind, or a `Site`. took_part:
+        whether its rows are among those that the model was trained on; by default what the home
+        knows, and True for a `Site`. home: as for `gain`.
+        """
+        if isinstance(data, Site):
+            site = data
+        else:
+            program = Program.from_json(self.artifact.card.program)
+            site = site_of(program, data, self._dealing_of(home)).site
+        if took_part is None:
+            took_part = isinstance(data, Site) or self._took_part(home)
+        return PersonalModel.fit(
+            self.artifact.model, site, of=self.id, start=start, took_part=took_part
+        )
+
+    def _took_part(self, home: PathLike | None) -> bool:
+        """Return whether this hospital has computed the model itself, in a run."""
+        return self.id in known_members(None, home or self._home).obtained
 
     def _dealing_of(self, home: PathLike | None) -> Dealing:
         """Return what dealt this hospital's rows; refuse a home in which none were dealt."""
@@ -321,35 +233,6 @@ class GlobalModel:
         name = self._only((Binary,), "yes or no", target)
         judged = known(self._judged(name).binary, "evaluation")
         return roc.draw(*judged.roc, title=name, ax=ax)
-
-    def plot_survival(
-        self,
-        data: object,
-        target: str | None = None,
-        *,
-        labels: Sequence[str] | None = None,
-        ax: Any = None,
-    ) -> Any:
-        """Draw the survival curves of a table's rows with their uncertainty; return the Axes.
-
-        target: a time to an event, by default the only one. labels: one for each row.
-        """
-        name = self._only((TimeToEvent,), "time to an event", target)
-        own = self._outcome(data, name)
-        curves, unit = own.survival, own.target.unit
-        return survival.draw(
-            curves.edges.tolist(),
-            curves.mean,
-            variances=curves.variance,
-            title=name,
-            unit=unit,
-            labels=labels,
-            ax=ax,
-        )
-
-    def _read(self, data: object) -> Iterator[Records]:
-        stream = SchemaStream(open_table(data), self.schema)
-        return read_in_pieces(self.schema, stream, training=False)
 
     def __repr__(self) -> str:
         targets = ", ".join(target.name for target in self.schema.targets)

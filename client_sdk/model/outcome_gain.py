@@ -50,16 +50,28 @@ class OutcomeGain:
         return self.local - self.federated
 
 
-def outcome_gains(model: Model, site: Site, patients: Sequence[bytes]) -> tuple[OutcomeGain, ...]:
+def own_outcomes(model: Model, federated: Model, site: Site) -> tuple[FittedOutcome, ...]:
+    """Return the outcomes' layers of a site's own training rows.
+
+    model: the kernel; with differential privacy it reads few rows of a patient. federated: has the
+    dispersions of counts, if it has layers; without them a count has dispersion 1.
+    """
+    start = _at_prior(model, federated.outcomes, site)
+    return tuple(_fitted(model, site, index, own) for index, own in enumerate(start))
+
+
+def outcome_gains(
+    local: Model, model: Model, site: Site, patients: Sequence[bytes]
+) -> tuple[OutcomeGain, ...]:
     """Return the comparison for every outcome of a fitted model; none for a schema without any.
 
-    patients: a key for each held-out row, equal for the rows of one patient.
+    local: a model of the same kernel. patients: a key for each held-out row, equal for the rows of
+    one patient.
     """
     outcomes = model.schema.outcomes
     if not outcomes:
         return ()
-    federated = known(model.outcomes, "outcomes")
-    local = [_fitted(model, site, index, own) for index, own in enumerate(_at_prior(model, site))]
+    federated, own_layers = known(model.outcomes, "outcomes"), known(local.outcomes, "outcomes")
     losses: list[list[Tensor]] = [[] for _ in outcomes]
     for phi, columns in _chunks(model, site, *HELD_OUT):
         for index, outcome in enumerate(outcomes):
@@ -67,7 +79,7 @@ def outcome_gains(model: Model, site: Site, patients: Sequence[bytes]) -> tuple[
                 Likelihood(outcome, fitted, inducing=model.kernel.inducing_features).losses(
                     phi, columns[index]
                 )
-                for fitted in (local[index], federated[index])
+                for fitted in (own_layers[index], federated[index])
             ]
             losses[index].append(torch.stack(both, 1))
     return tuple(
@@ -89,11 +101,14 @@ def _chunks(model: Model, site: Site, *parts: Part) -> Iterator[tuple[Tensor, li
             yield phi.detach().double(), columns
 
 
-def _at_prior(model: Model, site: Site) -> tuple[FittedOutcome, ...]:
+def _at_prior(
+    model: Model, theirs: Sequence[FittedOutcome] | None, site: Site
+) -> tuple[FittedOutcome, ...]:
     """Return every outcome at its prior, with the offsets of the site's own rows."""
     pieces = (Census.of(chunk.records) for chunk in site.chunks(Part.TRAINING, model))
     own = starting(replace(model, census=reduce(add, pieces, Census.zero(model.schema))))
-    theirs = known(model.outcomes, "outcomes")
+    if theirs is None:
+        return own
     return tuple(
         replace(each, dispersion=other.dispersion) for each, other in zip(own, theirs, strict=True)
     )

@@ -12,6 +12,7 @@ from client_sdk.terminal.commands import (
     identity,
     ledger,
     log,
+    personal,
     policy,
     predict,
     roster,
@@ -70,6 +71,7 @@ _HOSPITAL = (
             Command("card", "Show what a model predicts, and how well", card.card),
             Command("verify", "Show which hospitals vouch for a model", verify.verify),
             Command("predict", "Predict every row of a table", predict.predict),
+            Command("personal", "Make a model of this hospital's own rows", personal.personal),
         ),
     ),
     Section(

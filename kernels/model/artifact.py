@@ -26,7 +26,14 @@ from kernels.model.card_sections import (
     Served,
 )
 from kernels.model.methods import methods_of
-from kernels.model.model import Model, check_predicts, is_fitted, known, training_rows
+from kernels.model.model import (
+    Model,
+    check_predicts,
+    is_fitted,
+    is_kernel_alone,
+    known,
+    training_rows,
+)
 from kernels.model.stored import MODEL_KINDS
 from kernels.tables.schema import Schema
 
@@ -164,6 +171,8 @@ def _finished(model: object) -> Model:
     if not isinstance(model, Model):
         raise StateError(f"these bytes contain a {type(model).__name__}, not a model")
     known(model.standardiser, "moments")
+    if is_kernel_alone(model):
+        return model
     check_predicts(model)
     try:
         if model.schema.real and is_fitted(model):

@@ -50,7 +50,8 @@ class Card:
     created: the time, ISO 8601 with an offset. veilgp: the version that wrote the card.
     artifact: SHA-256 of the model's bytes, in hex. parent: the id of the model it started from.
     program: the text of the program that made it, and its SHA-256.
-    members: number of hospitals. sums: number of secure sums. rows: total number of training rows.
+    members: number of hospitals. sums: number of secure sums. rows: number of training rows in all;
+    0 of a kernel alone.
     rows_error: the standard error of that number, if the sums had noise.
     layer: of the targets that are real numbers; empty for networks alone. outcomes: the layers of
     all other targets.
@@ -97,10 +98,14 @@ class Card:
             raise DamagedArtifact(
                 "the card's program does not match its program_digest: fetch the model again"
             )
-        if not self.methods:
+        if not self.methods and not self.kernel_alone:
             raise ArtifactError("the card's methods must list at least one method")
         names = [target.name for target in self.schema.real]
         evaluation = self.evaluation
+        if self.kernel_alone:
+            if self.rows or self.recalibration or evaluation:
+                raise ArtifactError("the card of a kernel without layers has no rows and no scores")
+            return
         lists: list[Any] = [self.recalibration]
         lists += [self.layer] if self.methods[0].method == FEDBNR else []
         lists += [] if self.second is None else [self.second.layer]
@@ -128,6 +133,11 @@ class Card:
             raise ArtifactError(
                 "the card's evaluation.others must list every other method once, in order"
             )
+
+    @property
+    def kernel_alone(self) -> bool:
+        """Whether the model has no layer, so that every site fits its own to the kernel."""
+        return not (self.methods or self.layer or self.outcomes)
 
     @property
     def id(self) -> str:

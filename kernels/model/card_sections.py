@@ -13,7 +13,7 @@ from kernels.errors import ArtifactError
 from kernels.features.spec import KernelSpec
 from kernels.model.judged_outcome import JudgedOutcome
 from kernels.model.methods import FEDBNR, METHODS, methods_of
-from kernels.model.model import Model, is_fitted, known
+from kernels.model.model import Model, is_fitted, is_kernel_alone, known
 from kernels.model.score_errors import Noise, OutcomeErrors, ScoreErrors, TargetErrors
 from kernels.scores.evaluation import in_units
 from kernels.scores.metrics import LEVELS, Scores
@@ -204,7 +204,7 @@ class Layer:
 
     @classmethod
     def of(cls, model: Model) -> tuple[Self, ...]:
-        """Return the description of every target that is a real number."""
+        """Return the description of every target that is a real number; none of a kernel alone."""
         if not model.schema.real or not is_fitted(model):
             return ()
         found = known(model.hyperparameters, "linear")
@@ -281,9 +281,9 @@ class OutcomeLayer:
 
     @classmethod
     def of(cls, model: Model) -> tuple[Self, ...]:
-        """Return the description of every target that is not a real number."""
+        """Return the description of every target that is not real; none of a kernel alone."""
         outcomes = model.schema.outcomes
-        if not outcomes:
+        if not outcomes or is_kernel_alone(model):
             return ()
         census, fitted = known(model.census, "moments"), known(model.outcomes, "outcomes")
         totals = iter(zip(census.counts.tolist(), census.exposures.tolist(), strict=True))

@@ -417,8 +417,25 @@ def is_fitted(model: Model) -> bool:
     return real and (model.outcomes is not None or not model.schema.outcomes)
 
 
+def is_kernel_alone(model: Model) -> bool:
+    """Return whether a model has a trained kernel and no layer: every site fits its own to it."""
+    members = [own for own, _ in model.members]
+    return (
+        model.standardiser is not None
+        and all(own.weights is not None and own.statistics is None for own in members)
+        and (model.outcomes, model.distilled) == (None, None)
+        and not model.networks
+    )
+
+
 def check_fitted(model: Model) -> None:
     """Refuse a model that has no layer for some of its targets."""
+    if is_kernel_alone(model):
+        raise NotFitted(
+            "this model has a kernel and no layer (its program has no stage like 'linear'), so it "
+            "predicts nothing by itself: each hospital fits a layer of its own rows to it at home, "
+            "with model.personal(table) or `veilgp personal`"
+        )
     for own, _ in model.members if model.schema.real else ():
         known(own.statistics, "linear")
     if model.schema.outcomes:
@@ -437,7 +454,9 @@ def check_predicts(model: Model) -> None:
 
 
 def training_rows(model: Model) -> int:
-    """Return the number of training rows of a model that can predict."""
+    """Return the number of training rows of a model that can predict; 0 of a kernel alone."""
+    if is_kernel_alone(model):
+        return 0
     check_predicts(model)
     if model.networks and not is_fitted(model):
         return model.networks[0].rows

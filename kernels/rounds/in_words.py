@@ -7,6 +7,7 @@ from kernels.features.spec import KernelSpec
 from kernels.rounds import sized
 from kernels.rounds.expected.forecast_in_words import expected_in_words
 from kernels.rounds.known import known_to_coordinator, numbers_in_sums
+from kernels.rounds.order.whole_program import kernel_alone
 from kernels.rounds.plan import mixes_kernels, stages_disclosed
 from kernels.rounds.program import Program
 from kernels.rounds.work import work
@@ -14,6 +15,11 @@ from kernels.tables.schema import Schema
 
 _ROWS = 1000
 """How many training rows the hospital has that time is estimated for."""
+KERNEL_ALONE = (
+    "No layer is summed: the result is a kernel, which predicts nothing by itself. A hospital fits "
+    "a personal model to it, at home and of its own rows alone, and the coordinator can predict "
+    "nothing."
+)
 _MOST_NAMES = 12
 """Most columns that are listed by name."""
 
@@ -48,6 +54,7 @@ def in_words(
         in_all,
         costs,
         _read(program, blind=blind, members_only=members_only),
+        *([KERNEL_ALONE] if kernel_alone(program) else []),
         *filter(None, [sized.in_words(program)]),
     ]
     if budget is not None:

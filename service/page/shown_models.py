@@ -46,11 +46,12 @@ class ShownModel:
     """A model as the page shows it, from its card, or from what its members have released.
 
     run, parent: the run that made it, and the id of the model that it started from. damaged:
-    whether its card cannot be read. schema: of the session's program; None if it is damaged.
-    scales: the deviation of each real target in the tables; None if nobody has told. outcomes: the
-    layers of all targets but real numbers; none of a model for members only. members, rows: of
-    training; rows is None if nothing was released. ways: how each ensemble is served.
-    signers: names of the members that have signed it, or their fingerprints; keys: theirs.
+    whether its card cannot be read. kernel_alone: whether it has no layer and predicts nothing.
+    schema: of the session's program; None if it is damaged. scales: the deviation of each real
+    target in the tables; None if nobody has told. outcomes: the layers of all targets but real
+    numbers; none of a model for members only. members, rows: of training; rows is None if nothing
+    was released. ways: how each ensemble is served. signers: names of the members that have signed
+    it, or their fingerprints; keys: theirs.
     """
 
     id: str
@@ -72,6 +73,7 @@ class ShownModel:
     ways: Mapping[str, str] = field(default_factory=dict)
     privacy: Privacy | None = None
     damaged: bool = False
+    kernel_alone: bool = False
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -286,7 +288,8 @@ def _shown(connection: Connection, listed: ListedModel, owner: _Owner) -> ShownM
         schema=card.schema,
         outcomes=card.outcomes,
         members=card.members,
-        rows=card.rows,
+        rows=None if card.kernel_alone else card.rows,
+        kernel_alone=card.kernel_alone,
         evaluation=card.evaluation,
         scales=card.standardiser.targets,
         ways={each.method: " and ".join(each.ensembles) for each in served(card)},

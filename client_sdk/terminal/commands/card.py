@@ -19,14 +19,21 @@ def card(
 ) -> None:
     """Show what a saved model predicts, how well, how it was protected, and who signed it.
 
-    A card that nobody known here vouches for is shown with a warning.
+    A card that nobody known here vouches for is shown with a warning. Of a personal model it shows
+    what it was made of.
     """
     from client_sdk.errors import ModelNotCertified
     from client_sdk.model.model import GlobalModel
+    from client_sdk.model.personal.files import is_personal
+    from client_sdk.model.personal.model import PersonalModel
     from client_sdk.readable import readable
     from privacy.securesum.errors import EndorsementError
 
     with reported():
+        if is_personal(model):
+            own = PersonalModel.load(model)
+            typer.echo((model / "personal.json").read_text() if as_json else repr(own))
+            return
         try:
             loaded = GlobalModel.load(model, roster=roster, home=home)
         except (ModelNotCertified, EndorsementError) as error:

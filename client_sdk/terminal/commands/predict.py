@@ -39,11 +39,21 @@ def predict(
     home: HomeOption = None,
     uncertified: UncertifiedOption = False,
 ) -> None:
-    """Predict every row of a table, in row order, on this machine; nothing is sent."""
+    """Predict every row of a table, in row order, on this machine; nothing is sent.
+
+    MODEL is a global model, or this hospital's own that `veilgp personal` made.
+    """
     from client_sdk.model.model import GlobalModel
+    from client_sdk.model.personal.files import is_personal
+    from client_sdk.model.personal.model import PersonalModel
+    from client_sdk.model.predicting import PredictsTables
 
     with reported():
-        loaded = GlobalModel.load(model, roster=roster, home=home, uncertified=uncertified)
+        loaded: PredictsTables
+        if is_personal(model):
+            loaded = PersonalModel.load(model)
+        else:
+            loaded = GlobalModel.load(model, roster=roster, home=home, uncertified=uncertified)
         with _opened(out) as file:
             predicted = loaded.predict_in_pieces(table, method=method)
             _write(predicted, file, interval, kind)

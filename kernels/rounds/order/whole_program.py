@@ -1,5 +1,8 @@
 """Whether a program is one for a session: whole, from the columns' scale to a model of each target.
 
+A program may also end with a kernel that hospitals trained on their rows (pFedGP, avg+local and
+kd+local): then there is no global model, and each fits a personal one at home.
+
 A program is also a part of one, in a simulation or in a run that starts from a model; what every
 program must be is checked when it is made (`kernels.rounds.program`). A session's program is
 checked by this too, before hospitals contribute to any sum: by the coordinator when the session is
@@ -33,9 +36,24 @@ def problems(program: Program) -> Iterator[ProgramError]:
     yield from (ProgramError(str(each)) for each in unmet(steps))
     yield from _unchosen(program, steps)
     networks = Made.NETWORKS in left(steps) and not program.schema.outcomes
-    yield from _without_layer(steps, frozenset() if networks else layers_of(program.schema))
+    without = networks or kernel_alone(program)
+    yield from _without_layer(steps, frozenset() if without else layers_of(program.schema))
     yield from _of_students(program, steps)
     yield from _unscored(steps)
+
+
+def kernel_alone(program: Program) -> bool:
+    """Return whether a program is for a kernel that each hospital fits a layer of its own to.
+
+    Its sums are of kernels that hospitals have trained on their rows, and none is of a layer. After
+    an exact training, whose sums have had the layer at every step, leaving it out saves nothing, so
+    that is taken for a mistake.
+    """
+    steps = program.steps()
+    made = {made for step in steps for made in step.makes}
+    trained = [own for own in declared(program) if Made.KERNEL in own.makes]
+    at_sites = bool(trained) and all(own.local_passes > 0 for own in trained)
+    return at_sites and made <= {Made.STANDARDISER, Made.KERNEL} and Made.KERNEL in left(steps)
 
 
 def problems_of_names(names: Sequence[str]) -> Iterator[ProgramError]:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
-from client_sdk import GlobalModel
+from client_sdk import GlobalModel, PersonalModel
 from client_sdk.home.home import Home
 from client_sdk.terminal.command import application
 from tests.kernels.rounds import every_kind, tables
@@ -108,6 +108,29 @@ def test_a_bad_file_is_named_without_its_cells_and_writes_nothing(
         assert out.read_text() == "former"
     assert run("predict", saved, tmp_path / "absent.csv").exit_code == 1
     assert not list(tmp_path.glob("*.tmp")) + list(tmp_path.glob(".*.tmp"))
+
+
+def test_a_personal_model_is_made_in_the_shell_and_predicts_there(
+    saved: Path, tmp_path: Path
+) -> None:
+    home, out, folder = tmp_path / "home", tmp_path / "out.csv", tmp_path / "mine"
+    Home(home).identity()
+    own = tmp_path / "own.csv"
+    pd.DataFrame(tables.table(80, seed=3)).to_csv(own, index=False)
+    made = run("personal", saved, own, "--out", folder, "--home", home, "--uncertified")
+    assert made.exit_code == 0, made.output
+    assert "What the personal model gives this hospital" in made.output
+    assert "must not leave the hospital" in made.output
+    outcome = run("predict", folder, own, "--out", out, "--interval", "0.9")
+    assert outcome.exit_code == 0, outcome.output
+    expected = PersonalModel.load(folder).predict(own).to_dict()
+    assert np.allclose(pd.read_csv(out)["stay.mean"], expected["stay.mean"])
+    assert run("card", folder).output == repr(PersonalModel.load(folder)) + "\n"
+    assert json.loads(run("card", folder, "--json").output)["format"] == "veilgp personal model"
+    (folder / "personal.json").chmod(0o644)
+    refused = run("predict", folder, own)
+    assert refused.exit_code == 1
+    assert "[personal.exposed]" in refused.stderr
 
 
 def test_rows_are_counted_from_the_start_of_the_file(saved: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from client_sdk.terminal.command import application
 
 WORKFLOW = [
     *("schema draft", "check", "identity", "roster", "doctor hospital"),
-    *("policy draft", "approve", "join", "log", "ledger", "verify", "predict", "serve"),
+    *("policy draft", "approve", "join", "log", "ledger", "verify", "predict", "personal", "serve"),
 ]
 
 

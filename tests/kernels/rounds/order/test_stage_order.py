@@ -10,7 +10,7 @@ from kernels.errors import ProgramError
 from kernels.rounds.columns import moments
 from kernels.rounds.compared import fedyogi
 from kernels.rounds.judging import evaluation, recalibration
-from kernels.rounds.kernel import exact
+from kernels.rounds.kernel import exact, fedavg
 from kernels.rounds.layer import completion, linear, outcomes, update
 from kernels.rounds.order import whole_program
 from kernels.rounds.program import Program
@@ -74,6 +74,20 @@ def test_a_session_is_for_a_model(stages: tuple[Any, ...], said: str) -> None:
     with pytest.raises(ProgramError) as refused:
         whole_program.check(program)
     assert said in str(refused.value)
+
+
+def test_a_session_may_end_with_a_kernel_that_sites_have_trained_and_with_nothing_else() -> None:
+    """Of an exact training the sums have had the layer at every step: there it is a mistake."""
+    averaged = fedavg.Spec(rounds=1, local_steps=1)
+    program = made(FIRST, averaged)
+    whole_program.check(program)
+    assert whole_program.kernel_alone(program)
+    assert not whole_program.kernel_alone(made(FIRST, averaged, LAYER))
+    for stages in ((FIRST,), (FIRST, TRAINED), (FIRST, averaged, FIRST), (averaged, TRAINED)):
+        with pytest.raises(ProgramError, match="without which a run produces no model"):
+            whole_program.check(made(*stages))
+    with pytest.raises(ProgramError, match="targets that are not real numbers"):
+        whole_program.check(made(FIRST, averaged, LAYER, schema=mixed.MIXED))
 
 
 def test_every_target_needs_its_layer_and_completion_its_rows() -> None:
