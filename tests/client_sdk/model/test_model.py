@@ -112,7 +112,7 @@ def test_all_methods_predict_the_same_rows() -> None:
         (piece,) = model.predict_in_pieces(ROWS, method=method)
         assert np.array_equal(piece.mean, predictions.mean)
         intervals = model.intervals(ROWS, 0.8, method=method)
-        assert intervals.kind == ("conformal" if method == "fedbnr" else "gaussian")
+        assert intervals.kind == ("student_t" if method == "fedbnr" else "gaussian")
         parts = "stay.latent_variance" in predictions.to_dict()
         assert parts == (method == "fedbnr")
     with pytest.raises(OneVariance):
@@ -184,7 +184,7 @@ def test_reprs_show_no_prediction() -> None:
     predictions = MODEL.predict(ROWS)
     assert repr(predictions) == "Predictions(40 rows of stay, cost)"
     assert repr(predictions["stay"]) == "TargetPredictions(40 rows of stay)"
-    assert repr(predictions.intervals()) == "Intervals(conformal, 0.9: 40 rows of stay, cost)"
+    assert repr(predictions.intervals()) == "Intervals(student_t, 0.9: 40 rows of stay, cost)"
     assert repr(MODEL) == f"GlobalModel({MODEL.id}, predicts stay, cost)"
 
 

@@ -77,7 +77,7 @@ def test_a_session_is_shown_with_all_that_an_admin_asks_for(coordinator: Coordin
         "number of sums",
         "at least 3 hospitals",
         "no differential privacy",
-        "counts of held-out rows by the size of their prediction error",
+        "counts of rows by the size of their prediction error",
         "site-1",
         model[:10],
     ):
