@@ -204,6 +204,8 @@ def test_a_session_is_made_and_a_hospital_invited_by_key_alone(
     page.get_by_role("radio", name="No: sums").focus()
     key.press("Space")
     key.press("Tab")
+    assert focused(page) == "smallest_table"
+    key.press("Tab")
     assert focused(page) == "model", "the fields of the budget are for noise only"
     key.press("Space")
     page.get_by_role("button", name="Create the session").focus()

@@ -9,6 +9,7 @@ ROOM = Path(next(iter(client_sdk.__path__)))
 ALONE = {"gate/door.py"}
 UNMASKED = {"gate/unmasked_samples.py"}
 TRIAL = "gate/trial.py"
+PERSONAL = "model/personal/calibration.py"  # counts a hospital's rows for its own model, at home
 SIMULATION = "simulation.py"  # has no network access: import-linter checks this
 
 
@@ -43,7 +44,7 @@ def test_only_the_door_computes_encodes_and_masks_what_leaves() -> None:
         assert found - {SIMULATION, TRIAL} == ALONE, verb
     drawing = {name for name, tree in trees.items() if "privacy.noise" in imports(tree)}
     assert drawing - {SIMULATION} == ALONE
-    assert not any("contribute" in calls(tree) for tree in trees.values())
+    assert {name for name, tree in trees.items() if "contribute" in calls(tree)} == {PERSONAL}
     encoding = {name for name, tree in trees.items() if "privacy.encoding" in imports(tree)}
     assert encoding - {SIMULATION, TRIAL} == ALONE | {"conversation/replay.py"}
 
@@ -52,6 +53,16 @@ def test_a_trial_has_no_way_out() -> None:
     tree = modules()[TRIAL]
     assert "upload" not in calls(tree)
     assert not [name for name in imports(tree) if name.startswith("client_sdk")]
+
+
+def test_a_personal_model_has_no_way_out() -> None:
+    """No module of its folder imports what encodes, sends or takes part."""
+    for name, tree in modules().items():
+        if name.startswith("model/personal/"):
+            assert not {"upload", "put", "post"} & {*calls(tree)}, name
+            for room in ("privacy", "client_sdk.gate", "client_sdk.network", "httpx"):
+                assert not [own for own in imports(tree) if own.startswith(room)], name
+            assert not [own for own in imports(tree) if own.startswith("client_sdk.conversation")]
 
 
 def test_only_the_door_knows_where_vectors_go() -> None:
